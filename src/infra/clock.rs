@@ -1,0 +1,1 @@
+//! The clocks of this machine and its random numbers.

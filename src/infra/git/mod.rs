@@ -1,0 +1,1 @@
+//! Git, behind one wrapper with a cleaned environment.

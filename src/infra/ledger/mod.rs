@@ -1,0 +1,1 @@
+//! The ledger: SQLite, append-only events and their projection.

@@ -1,0 +1,9 @@
+//! Adapters: everything that touches the machine, behind the traits of [`crate::app::ports`].
+
+pub mod clock;
+pub mod environment;
+pub mod git;
+pub mod ledger;
+pub mod process;
+pub mod run_folder;
+pub mod sandbox;

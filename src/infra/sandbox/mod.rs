@@ -1,0 +1,1 @@
+//! Confinement of workers: Landlock on Linux, Seatbelt on macOS.

@@ -1,0 +1,27 @@
+//! The Codex CLI.
+
+pub mod rollout;
+
+use super::{Classification, Decoder, Evidence, Provider, Surroundings, WorkerCommand};
+use crate::domain::plan::Plan;
+
+/// The Codex CLI.
+pub struct Codex;
+
+impl Provider for Codex {
+    fn command(&self, _surroundings: &Surroundings<'_>) -> WorkerCommand {
+        unimplemented!()
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        unimplemented!()
+    }
+
+    fn classify(&self, _evidence: &Evidence<'_>) -> Classification {
+        unimplemented!()
+    }
+
+    fn notes(&self, _plan: &Plan) -> Vec<&'static str> {
+        Vec::new()
+    }
+}

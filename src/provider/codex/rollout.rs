@@ -1,0 +1,5 @@
+//! Codex's rollout file.
+
+/// What a rollout said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RolloutSummary {}

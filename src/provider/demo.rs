@@ -1,0 +1,25 @@
+//! The scripted worker of `lane demo`.
+
+use super::{Classification, Decoder, Evidence, Provider, Surroundings, WorkerCommand};
+use crate::domain::plan::Plan;
+
+/// The scripted worker of `lane demo`.
+pub struct Demo;
+
+impl Provider for Demo {
+    fn command(&self, _surroundings: &Surroundings<'_>) -> WorkerCommand {
+        unimplemented!()
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        unimplemented!()
+    }
+
+    fn classify(&self, _evidence: &Evidence<'_>) -> Classification {
+        unimplemented!()
+    }
+
+    fn notes(&self, _plan: &Plan) -> Vec<&'static str> {
+        Vec::new()
+    }
+}

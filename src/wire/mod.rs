@@ -1,0 +1,1 @@
+//! The JSON contract on stdout, apart from the types we think with.
