@@ -480,3 +480,41 @@ pub struct Asked {
     /// Its error output, bounded.
     pub stderr: String,
 }
+
+/// Small questions about this machine's files and namespaces.
+pub trait Machine: Send + Sync {
+    /// Returns the executable: `explicit` if it is one, else `name` on the search path.
+    fn find_program(
+        &self,
+        explicit: Option<&Path>,
+        name: &str,
+        search_path: Option<&std::ffi::OsStr>,
+    ) -> Option<PathBuf>;
+
+    /// Returns the path with all links resolved, of a folder that exists.
+    fn resolve_dir(&self, path: &Path) -> PortResult<PathBuf>;
+
+    /// Returns the path with the links of its existing part resolved; the rest may not exist yet.
+    fn resolve_lenient(&self, path: &Path) -> PathBuf;
+
+    /// Makes a private folder (0700) with its parents, if it is not there.
+    fn ensure_private_dir(&self, path: &Path) -> PortResult<()>;
+
+    /// Returns the size and the time of the last change of a file, as one text, to know it again.
+    fn fingerprint(&self, path: &Path) -> PortResult<String>;
+
+    /// Returns why a detached process would not outlive the caller's sandbox, or `None` if it would.
+    fn caller_sandbox(&self) -> Option<String>;
+
+    /// Returns the content of a small text file, or `None` if it is not there.
+    fn read_text(&self, path: &Path) -> PortResult<Option<String>>;
+
+    /// Whether there is anything at the path; links are not followed.
+    fn exists(&self, path: &Path) -> bool;
+
+    /// Makes a symbolic link at `at` to `target`, if there is nothing at `at`.
+    fn link(&self, target: &Path, at: &Path) -> PortResult<()>;
+
+    /// Removes an empty folder; anything else stays.
+    fn remove_empty_dir(&self, path: &Path);
+}

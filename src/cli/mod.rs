@@ -1,1 +1,126 @@
-//! The front door.
+//! The front door: one file a verb, its arguments and a short `run`. It holds no rule.
+
+pub mod arguments;
+pub mod cancel;
+pub mod clean;
+pub mod diff;
+pub mod doctor;
+pub mod exit;
+pub mod logs;
+pub mod output;
+pub mod result;
+pub mod run;
+pub mod schema;
+pub mod status;
+pub mod text;
+pub mod wait;
+pub mod watch;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::app::context::{CallerSurroundings, Context};
+use crate::app::error::{AppError, AppResult};
+use crate::domain::refusal::Refusal;
+use crate::wire::answers::{Answer, Failed, Refused};
+use arguments::{Arguments, Verb};
+use output::{Output, Terminal};
+
+/// What the front door needs from the wiring.
+pub struct Doors<'a> {
+    /// Who calls.
+    pub surroundings: &'a CallerSurroundings,
+    /// Which of the streams are terminals.
+    pub terminal: Terminal,
+    /// Opens the state; called only by verbs that need it.
+    pub open: &'a dyn Fn() -> AppResult<Context>,
+    /// Runs `lane demo`, which makes a state of its own.
+    pub demo: &'a dyn Fn(&arguments::DemoArguments, &Output) -> AppResult<Answer>,
+}
+
+/// What a verb comes to: an answer, or nothing more to print and an exit code.
+pub enum Verdict {
+    /// One line.
+    Line(Box<Answer>),
+    /// One line, whose exit code is 6 unless the lanes are accepted.
+    LineIfAccepted(Box<Answer>),
+    /// It printed by itself.
+    Printed(u8),
+}
+
+/// Runs the program with `arguments` (the program's name first) and returns its exit code.
+pub fn main(arguments: Vec<OsString>, doors: &Doors<'_>) -> u8 {
+    let output = Output::new(doors.terminal, doors.surroundings, &arguments);
+    let parsed = match Arguments::try_parse_from(arguments) {
+        Ok(parsed) => parsed,
+        Err(error) => return refused_arguments(&output, &error),
+    };
+    match dispatch(&parsed.verb, doors, &output) {
+        Ok(Verdict::Line(answer)) => {
+            output.answer(&answer);
+            exit::code(&answer)
+        }
+        Ok(Verdict::LineIfAccepted(answer)) => {
+            output.answer(&answer);
+            exit::code_if_accepted(&answer)
+        }
+        Ok(Verdict::Printed(code)) => code,
+        Err(error) => {
+            let answer = error_answer(error);
+            output.answer(&answer);
+            exit::code(&answer)
+        }
+    }
+}
+
+fn dispatch(verb: &Verb, doors: &Doors<'_>, output: &Output) -> AppResult<Verdict> {
+    let line = |answer: Answer| Verdict::Line(Box::new(answer));
+    match verb {
+        Verb::Run(arguments) => run::run(&(doors.open)()?, arguments),
+        Verb::Status(arguments) => status::run(&(doors.open)()?, arguments).map(line),
+        Verb::Result(arguments) => result::run(&(doors.open)()?, arguments),
+        Verb::Wait(arguments) => wait::run(&(doors.open)()?, arguments),
+        Verb::Cancel(arguments) => cancel::run(&(doors.open)()?, arguments).map(line),
+        Verb::Watch(arguments) => watch::run(&(doors.open)()?, arguments, output).map(Verdict::Printed),
+        Verb::Logs(arguments) => logs::run(&(doors.open)()?, arguments, output).map(Verdict::Printed),
+        Verb::Diff(arguments) => diff::run(&(doors.open)()?, arguments, output).map(Verdict::Printed),
+        Verb::Clean(arguments) => clean::run(&(doors.open)()?, arguments).map(line),
+        Verb::Restore(arguments) => clean::restore(&(doors.open)()?, arguments).map(line),
+        Verb::Doctor(arguments) => doctor::run(&(doors.open)()?, arguments).map(line),
+        Verb::Schema => Ok(line(schema::run())),
+        Verb::Completions(arguments) => Ok(Verdict::Printed(schema::completions(arguments, output))),
+        Verb::Demo(arguments) => (doors.demo)(arguments, output).map(line),
+    }
+}
+
+/// Turns an error into the line that is printed for it.
+pub fn error_answer(error: AppError) -> Answer {
+    match error {
+        AppError::Refused(refusal) => Answer::Refused(Refused::from(refusal)),
+        AppError::Failed { .. } => Answer::Failed(Failed::new(
+            error.to_string(),
+            "`lane doctor` looks at everything that Lane needs; the same call may succeed later",
+        )),
+    }
+}
+
+fn refused_arguments(output: &Output, error: &clap::Error) -> u8 {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            output.text(&error.render().to_string());
+            0
+        }
+        _ => {
+            let text = error.render().to_string();
+            let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            let first = lines.next().unwrap_or("the arguments are wrong").trim_start_matches("error: ").to_owned();
+            let rest: Vec<&str> = lines.filter(|line| !line.starts_with("For more information")).collect();
+            let hint = if rest.is_empty() { "see `lane --help`".to_owned() } else { rest.join(" ") };
+            let answer = Answer::Refused(Refused::from(Refusal::usage(first, hint)));
+            output.answer(&answer);
+            exit::code(&answer)
+        }
+    }
+}

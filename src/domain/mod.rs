@@ -7,7 +7,9 @@
 pub mod accepted;
 pub mod admission;
 pub mod brief;
+pub mod config;
 pub mod duration;
+pub mod environment;
 pub mod facts;
 pub mod ids;
 pub mod outcome;

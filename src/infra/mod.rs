@@ -4,6 +4,7 @@ pub mod clock;
 pub mod environment;
 pub mod git;
 pub mod ledger;
+pub mod machine;
 pub mod process;
 pub mod run_folder;
 pub mod sandbox;

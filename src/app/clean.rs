@@ -1,0 +1,75 @@
+//! `lane clean` and `lane restore`: checkouts that have ended, and only what is saved.
+
+use super::context::Context;
+use super::error::{AppResult, Doing};
+use super::lanes::require_lane;
+use super::ports::{Cleaned, LaneFilter, LaneRow, Restored};
+use crate::domain::ids::LaneId;
+use crate::domain::refusal::Refusal;
+use crate::domain::state::State;
+use crate::domain::time::Millis;
+
+/// What became of one lane's checkout.
+#[derive(Debug)]
+pub struct CleanedLane {
+    /// Which lane.
+    pub row: LaneRow,
+    /// What was done, or why nothing was.
+    pub outcome: Result<Cleaned, String>,
+}
+
+/// Cleans the checkouts of `lanes`, or of every lane that ended longer ago than `older_than`.
+pub fn clean(
+    context: &Context,
+    lanes: &[LaneId],
+    older_than: Option<Millis>,
+    dry_run: bool,
+) -> AppResult<Vec<CleanedLane>> {
+    let mut cleaned = Vec::new();
+    for row in chosen(context, lanes, older_than)? {
+        let outcome =
+            context.git.clean(&row.plan, &context.settings.rebuildable, dry_run).map_err(|error| error.to_string());
+        cleaned.push(CleanedLane { row, outcome });
+    }
+    Ok(cleaned)
+}
+
+fn chosen(context: &Context, lanes: &[LaneId], older_than: Option<Millis>) -> AppResult<Vec<LaneRow>> {
+    if !lanes.is_empty() {
+        return lanes.iter().map(|id| require_ended(context, id)).collect();
+    }
+    let limit = context.clock.now().minus(older_than.unwrap_or_default());
+    let filter = LaneFilter { state: Some("ended".to_owned()), ..LaneFilter::default() };
+    let rows = context.ledger.recent(&filter).doing("read the ledger")?;
+    Ok(rows
+        .into_iter()
+        .filter(|row| row.plan.has_own_checkout() && context.machine.exists(&row.plan.checkout_path))
+        .filter(|row| matches!(row.state, State::Ended { at, .. } if at <= limit))
+        .collect())
+}
+
+fn require_ended(context: &Context, lane_id: &LaneId) -> AppResult<LaneRow> {
+    let row = require_lane(context, lane_id)?;
+    if !matches!(row.state, State::Ended { .. }) {
+        return Err(Refusal::usage(
+            format!("lane {lane_id} has not ended"),
+            format!("wait for it (`lane wait {lane_id}`) or stop it (`lane cancel {lane_id}`)"),
+        )
+        .into());
+    }
+    if !row.plan.has_own_checkout() {
+        return Err(Refusal::usage(
+            format!("lane {lane_id} worked in {}, which is not its own", row.plan.cwd.display()),
+            "there is nothing of it to clean",
+        )
+        .into());
+    }
+    Ok(row)
+}
+
+/// Brings a cleaned checkout back, at its old place or at `into`.
+pub fn restore(context: &Context, lane_id: &LaneId, into: Option<&std::path::Path>) -> AppResult<Restored> {
+    let row = require_ended(context, lane_id)?;
+    let into = into.map(|path| context.surroundings.directory.join(path));
+    context.git.restore(&row.plan, into.as_deref()).doing("restore the checkout")
+}

@@ -1,0 +1,84 @@
+//! Reconcile first, then answer: what every command does about lanes whose supervisor is gone,
+//! and about free slots with lanes waiting.
+
+use super::context::Context;
+use super::error::{AppResult, Doing};
+use super::ports::{LaneRow, PortErrorKind};
+use super::run::start;
+use crate::domain::admission::Verdict;
+
+/// Gives each live lane without a supervisor a new one, and starts the lanes that may leave the queue.
+///
+/// Its cost grows with the live and the queued lanes only.
+pub fn reconcile(context: &Context) -> AppResult<()> {
+    for row in context.ledger.live().doing("read the ledger")? {
+        recover(context, &row)?;
+    }
+    promote(context)
+}
+
+/// Starts a new supervisor for a live lane that has none.
+pub fn recover(context: &Context, row: &LaneRow) -> AppResult<()> {
+    let run_dir = &row.plan.run_dir;
+    if context.runs.is_claimed(run_dir).unwrap_or(false) {
+        return Ok(());
+    }
+    let claim = match context.runs.claim(run_dir) {
+        Ok(claim) => claim,
+        Err(error) if error.kind == PortErrorKind::Held => return Ok(()),
+        Err(error) => return end_unreachable(context, row, &error.to_string()),
+    };
+    // Between the look and the lock the lane may have ended.
+    let now = context.ledger.lane(&row.plan.lane_id).doing("read the ledger")?;
+    if now.is_some_and(|row| row.state.holds_slot()) {
+        start(context, &row.plan, claim)?;
+    }
+    Ok(())
+}
+
+/// A live lane whose run folder is gone can never be supervised again: its slot must not stay taken.
+fn end_unreachable(context: &Context, row: &LaneRow, error: &str) -> AppResult<()> {
+    if context.machine.exists(&row.plan.run_dir) {
+        return Err(super::ports::PortError::other(error.to_owned())).doing("lock a run folder");
+    }
+    let swept = context.processes.sweep_lane(&row.plan.lane_id).doing("end what is left of a lane")?;
+    let text = format!("its run folder is gone ({error}); its work may be on branch {}", row.plan.lane_id.branch());
+    let mut end = crate::domain::result::LaneEnd::without_worker(
+        &row.plan,
+        crate::domain::outcome::Outcome::Lost,
+        Some(text),
+        context.clock.now(),
+    );
+    end.leftover_processes = swept;
+    let event = crate::domain::state::LaneEvent::Ended { end: Box::new(end) };
+    match context.ledger.append(&row.plan.lane_id, &event, context.clock.now()) {
+        Err(error) if error.kind == PortErrorKind::Illegal => Ok(()),
+        answer => answer.map(|_| ()).doing("record the end"),
+    }
+}
+
+/// Starts the lanes at the head of the queue while there are slots.
+pub fn promote(context: &Context) -> AppResult<()> {
+    let counts = context.ledger.counts().doing("read the ledger")?;
+    if counts.queued == 0 || counts.running >= context.settings.max_concurrent {
+        return Ok(());
+    }
+    for row in context.ledger.queued().doing("read the ledger")? {
+        let claim = match context.runs.claim(&row.plan.run_dir) {
+            Ok(claim) => claim,
+            // Somebody else is starting this one; those behind it are theirs, too.
+            Err(error) if error.kind == PortErrorKind::Held => return Ok(()),
+            Err(_) => continue,
+        };
+        let max = context.settings.max_concurrent;
+        match context.ledger.promote(&row.plan.lane_id, max, context.clock.now()) {
+            Ok(Verdict::Admit) => start(context, &row.plan, claim)?,
+            Ok(Verdict::NoSlot { .. }) => return Ok(()),
+            Ok(Verdict::QueueAhead { .. } | Verdict::PathTaken { .. }) => {}
+            // It was cancelled or promoted meanwhile.
+            Err(error) if error.kind == PortErrorKind::Illegal => {}
+            Err(error) => return Err(error).doing("start a queued lane"),
+        }
+    }
+    Ok(())
+}

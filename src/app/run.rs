@@ -1,0 +1,169 @@
+//! `lane run`: plan, admit, start.
+
+use super::context::Context;
+use super::error::{AppResult, Doing};
+use super::planning::{Planned, plan};
+use super::ports::{Claim, Environment};
+use super::reconcile::reconcile;
+use super::request::RunRequest;
+use crate::domain::admission::Verdict;
+use crate::domain::environment::sift;
+use crate::domain::outcome::Outcome;
+use crate::domain::plan::Plan;
+use crate::domain::refusal::{Refusal, RefusalStatus};
+use crate::domain::result::LaneEnd;
+use crate::domain::state::{LaneEvent, State};
+use crate::domain::time::{Millis, Timestamp};
+
+/// What became of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ran {
+    /// Its supervisor runs.
+    Started(Box<Plan>),
+    /// It waits for a slot.
+    Queued(Box<Plan>),
+    /// `--dry-run`: it would be started.
+    Routed(Box<Plan>),
+}
+
+/// Plans a lane, books its slot and starts its supervisor. Returns as soon as that runs.
+pub fn run(context: &Context, request: &RunRequest) -> AppResult<Ran> {
+    let planned = plan(context, request)?;
+    if request.dry_run {
+        return Ok(Ran::Routed(Box::new(planned.plan)));
+    }
+    reconcile(context)?;
+    create_folder(context, &planned)?;
+    let plan = planned.plan;
+    match book(context, &plan, request) {
+        Ok(ran) => Ok(ran),
+        Err(error) => {
+            // Before it was admitted a lane leaves nothing behind; after, the ledger knows it.
+            if !matches!(context.ledger.lane(&plan.lane_id), Ok(Some(_))) {
+                context.runs.discard(&plan);
+            }
+            Err(error)
+        }
+    }
+}
+
+fn create_folder(context: &Context, planned: &Planned) -> AppResult<()> {
+    let sifted = sift(&context.surroundings.variables, &planned.plan.env_names);
+    context
+        .runs
+        .create(&planned.plan, &planned.handed, &planned.original, &Environment(sifted.kept))
+        .inspect_err(|_| context.runs.discard(&planned.plan))
+        .doing("make the run folder")?;
+    let names = sifted.removed.join("\n");
+    let _best_effort = context.runs.write(&planned.plan.run_dir, "removed-variables.txt", names.as_bytes());
+    Ok(())
+}
+
+fn book(context: &Context, plan: &Plan, request: &RunRequest) -> AppResult<Ran> {
+    let claim = context.runs.claim(&plan.run_dir).doing("lock the run folder")?;
+    let waits = request.queue || request.wait_slot.is_some();
+    let max = context.settings.max_concurrent;
+    let verdict = context.ledger.admit(plan, waits, max, context.clock.now()).doing("book a slot")?;
+    match verdict {
+        Verdict::Admit => {
+            start(context, plan, claim)?;
+            Ok(Ran::Started(Box::new(plan.clone())))
+        }
+        Verdict::NoSlot { .. } | Verdict::QueueAhead { .. } | Verdict::PathTaken { .. } if waits => {
+            drop(claim);
+            match request.wait_slot {
+                Some(limit) => wait_for_slot(context, plan, limit, &verdict),
+                None => Ok(Ran::Queued(Box::new(plan.clone()))),
+            }
+        }
+        Verdict::NoSlot { .. } | Verdict::QueueAhead { .. } | Verdict::PathTaken { .. } => {
+            Err(refusal(&verdict).into())
+        }
+    }
+}
+
+fn refusal(verdict: &Verdict) -> Refusal {
+    match verdict {
+        Verdict::Admit => Refusal::new(RefusalStatus::Busy, "the lane was admitted", "call `lane status`"),
+        Verdict::NoSlot { live, max } => Refusal::new(
+            RefusalStatus::Busy,
+            format!("{live} of {max} slots are taken"),
+            "wait for one (`lane wait --any ...`), or add --queue or --wait-slot 10m",
+        ),
+        Verdict::QueueAhead { waiting } => Refusal::new(
+            RefusalStatus::Busy,
+            format!("{waiting} lanes wait already"),
+            "add --queue to wait behind them, or --wait-slot 10m",
+        ),
+        Verdict::PathTaken { path, by } => Refusal::new(
+            RefusalStatus::BusyPath,
+            format!("lane {by} writes in {}", path.display()),
+            format!("wait for it (`lane wait {by}`), use --checkout clone for a checkout of its own, or add --queue"),
+        ),
+    }
+}
+
+/// Starts the supervisor of an admitted lane. If it cannot be started, the lane ends.
+pub fn start(context: &Context, plan: &Plan, claim: Claim) -> AppResult<()> {
+    let environment = context.supervisor_environment();
+    let started = context.processes.start_supervisor(&plan.run_dir, claim, &environment);
+    if let Err(error) = &started {
+        // Someone else may have taken the lane over meanwhile: then it lives, and nothing is ended here.
+        if let Ok(_claim) = context.runs.claim(&plan.run_dir) {
+            let text = format!("the supervisor did not start: {error}");
+            end_without_worker(context, plan, Outcome::Error, Some(text), context.clock.now())?;
+        }
+    }
+    started.doing("start the supervisor")
+}
+
+/// Ends a lane whose worker never ran.
+pub fn end_without_worker(
+    context: &Context,
+    plan: &Plan,
+    outcome: Outcome,
+    error: Option<String>,
+    now: Timestamp,
+) -> AppResult<LaneEnd> {
+    let end = LaneEnd::without_worker(plan, outcome, error, now);
+    write_end(context, plan, &end)?;
+    Ok(end)
+}
+
+/// Writes the end of a lane: the result file, then the ledger, then the mark that wakes waiters.
+pub fn write_end(context: &Context, plan: &Plan, end: &LaneEnd) -> AppResult<()> {
+    let line = (context.render_result)(plan, end);
+    context.runs.write(&plan.run_dir, "result.json", &line).doing("write the result")?;
+    let event = LaneEvent::Ended { end: Box::new(end.clone()) };
+    context.ledger.append(&plan.lane_id, &event, context.clock.now()).doing("record the end")?;
+    context.runs.forget_environment(&plan.run_dir);
+    context.runs.mark_ended(&plan.run_dir).doing("wake the waiters")
+}
+
+/// Waits until the queued lane has been promoted; withdraws it when the time is up.
+fn wait_for_slot(context: &Context, plan: &Plan, limit: Millis, first: &Verdict) -> AppResult<Ran> {
+    let began = context.clock.monotonic();
+    loop {
+        reconcile(context)?;
+        let row = context.ledger.lane(&plan.lane_id).doing("read the ledger")?;
+        let waiting = row.is_some_and(|row| matches!(row.state, State::Queued { .. }));
+        if !waiting {
+            return Ok(Ran::Started(Box::new(plan.clone())));
+        }
+        let left = limit.0.saturating_sub(context.clock.monotonic().since(began).0);
+        if left == 0 {
+            return withdraw(context, plan, first);
+        }
+        let live = context.ledger.live().doing("read the ledger")?;
+        let folders: Vec<_> = live.into_iter().map(|row| row.plan.run_dir).chain([plan.run_dir.clone()]).collect();
+        context.runs.wait_for_change(&folders, Millis(left.min(1000))).doing("wait for a slot")?;
+    }
+}
+
+fn withdraw(context: &Context, plan: &Plan, first: &Verdict) -> AppResult<Ran> {
+    match super::cancel::cancel(context, &plan.lane_id)? {
+        super::cancel::Cancelled::Ended | super::cancel::Cancelled::Before(_) => Err(refusal(first).into()),
+        // It was promoted in the last moment: then it runs, which is what was asked for.
+        super::cancel::Cancelled::Requested => Ok(Ran::Started(Box::new(plan.clone()))),
+    }
+}
