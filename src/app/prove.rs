@@ -97,7 +97,8 @@ fn is_cancelled(context: &Context, plan: &Plan) -> AppResult<bool> {
 
 /// Takes the work over. A failure ends the lane with `error`, and the checkout stays as it is.
 fn take_over(context: &Context, plan: &Plan, warnings: &mut Vec<String>) -> Result<Option<TakenOver>, String> {
-    if !plan.has_own_checkout() && !(plan.writes() && plan.repository.is_some()) {
+    let wrote_in_place = plan.writes() && plan.repository.is_some();
+    if !plan.has_own_checkout() && !wrote_in_place {
         return Ok(None);
     }
     for name in [".agents", ".aws", ".codex"] {

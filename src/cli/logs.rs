@@ -31,7 +31,7 @@ pub fn run(context: &Context, arguments: &LogsArguments, output: &Output) -> App
         if ended || !arguments.follow || !reader_is_there {
             return Ok(0);
         }
-        context.runs.wait_for_change(&[row.plan.run_dir.clone()], FOLLOW_SLEEP).doing("follow the log")?;
+        context.runs.wait_for_change(std::slice::from_ref(&row.plan.run_dir), FOLLOW_SLEEP).doing("follow the log")?;
         crate::app::reconcile::reconcile(context)?;
     }
 }

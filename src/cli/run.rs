@@ -28,7 +28,7 @@ pub fn run(context: &Context, arguments: &RunArguments) -> AppResult<Verdict> {
     match (&ran, arguments.wait) {
         (Ran::Started(plan) | Ran::Queued(plan), Some(limit)) => {
             let wait_for = WaitFor { any: false, limit };
-            let rows = crate::app::wait::wait(context, &[plan.lane_id.clone()], wait_for)?;
+            let rows = crate::app::wait::wait(context, std::slice::from_ref(&plan.lane_id), wait_for)?;
             Ok(Verdict::Line(Box::new(wait::answer(context, &rows))))
         }
         (Ran::Started(plan), None) => Ok(line(RunAnswer::new(plan, RunStatus::Started))),

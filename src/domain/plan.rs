@@ -149,3 +149,46 @@ impl Plan {
         paths
     }
 }
+
+/// Returns a plan for tests.
+#[cfg(test)]
+pub fn example(lane_id: LaneId) -> Plan {
+    Plan {
+        format: PLAN_FORMAT,
+        created_at: Timestamp::from_unix_ms(0),
+        label: None,
+        profile: "implement".into(),
+        provider: ProviderName::Openai,
+        model: "m".into(),
+        effort: Effort::High,
+        kind: Kind::Task,
+        sandbox: SandboxMode::WorkspaceWrite,
+        enforcement: Enforcement::Codex,
+        network: false,
+        checkout: CheckoutMode::Clone,
+        cwd: "/r".into(),
+        repository: None,
+        checkout_path: format!("/s/checkouts/{lane_id}").into(),
+        run_dir: format!("/s/runs/{lane_id}").into(),
+        max_time: Millis(1000),
+        idle_time: Millis(1000),
+        holdout_time: Millis(1000),
+        grace: Millis(1000),
+        holdout: Vec::new(),
+        protect: Vec::new(),
+        add_dirs: Vec::new(),
+        owned_paths: None,
+        program: "/bin/codex".into(),
+        codex_home: None,
+        base_url: None,
+        env_names: Vec::new(),
+        checkout_include: Vec::new(),
+        setup: None,
+        setup_time: Millis(1000),
+        caller: None,
+        session_id: None,
+        warnings: Vec::new(),
+        queue: false,
+        lane_id,
+    }
+}

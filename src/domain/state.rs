@@ -326,3 +326,87 @@ fn ended(state: &State, end: &LaneEnd) -> Option<State> {
         State::Ended { .. } => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn plan() -> Plan {
+        let id: crate::domain::ids::LaneId = "20261201-004854-a-beef".parse().unwrap();
+        crate::domain::plan::example(id)
+    }
+
+    fn end(outcome: Outcome) -> Box<LaneEnd> {
+        Box::new(LaneEnd::without_worker(&plan(), outcome, None, Timestamp::from_unix_ms(99)))
+    }
+
+    fn keeper() -> ProcessIdentity {
+        ProcessIdentity { pid: 7, start_ticks: 8, boot_id: "b".into() }
+    }
+
+    fn worker() -> WorkerEnd {
+        WorkerEnd { exit: ProcessExit::Code(0), ran_for: Millis(5), stopped: None }
+    }
+
+    fn events() -> Vec<LaneEvent> {
+        vec![
+            LaneEvent::Queued { plan: Box::new(plan()) },
+            LaneEvent::Admitted { plan: Box::new(plan()) },
+            LaneEvent::Promoted,
+            LaneEvent::PrepareStarted,
+            LaneEvent::WorkerStarted { keeper: keeper() },
+            LaneEvent::CancelRequested,
+            LaneEvent::Recovered { stage: "working".into() },
+            LaneEvent::WorkerEnded { worker: worker() },
+            LaneEvent::Ended { end: end(Outcome::Ok) },
+        ]
+    }
+
+    /// Every pair of state and event, written out: the word of the next state, or `-`.
+    #[test]
+    fn every_pair() {
+        let table = [
+            ("queued", ["-", "-", "admitted", "-", "-", "queued", "-", "-", "ended"]),
+            ("admitted", ["-", "-", "-", "preparing", "-", "admitted", "admitted", "-", "ended"]),
+            ("preparing", ["-", "-", "-", "-", "working", "preparing", "preparing", "-", "ended"]),
+            ("working", ["-", "-", "-", "-", "-", "working", "working", "proving", "ended"]),
+            ("proving", ["-", "-", "-", "-", "-", "proving", "proving", "-", "ended"]),
+            ("ended", ["-", "-", "-", "-", "-", "-", "-", "-", "-"]),
+        ];
+        let now = Timestamp::from_unix_ms(50);
+        let mut states = vec![begin(&events()[0], now).unwrap()];
+        for event in [2, 3, 4, 7, 8] {
+            states.push(apply(states.last().unwrap(), &events()[event], now).unwrap());
+        }
+        for (state, (word, row)) in states.iter().zip(table) {
+            assert_eq!(state.word(), word);
+            let seen: Vec<&str> =
+                events().iter().map(|event| apply(state, event, now).map_or("-", |next| next.word())).collect();
+            assert_eq!(seen, row, "{word}");
+        }
+    }
+
+    proptest! {
+        /// A lane ends at most once, and holds a slot exactly between its admission and its end.
+        #[test]
+        fn one_end_whatever_happens(choices in proptest::collection::vec(0usize..9, 0..60)) {
+            let events = events();
+            let mut state = begin(&events[0], Timestamp::from_unix_ms(1)).unwrap();
+            let (mut ends, mut admissions) = (0, 0);
+            for (at, choice) in choices.into_iter().enumerate() {
+                let event = &events[choice];
+                let now = Timestamp::from_unix_ms(i64::try_from(at).unwrap());
+                if let Ok(next) = apply(&state, event, now) {
+                    ends += u32::from(event.word() == "ended");
+                    admissions += u32::from(event.word() == "promoted");
+                    let cancelled = state.is_cancelled();
+                    state = next;
+                    prop_assert!(!cancelled || state.is_cancelled() || !state.holds_slot());
+                }
+                prop_assert!(ends <= 1 && admissions <= 1);
+                prop_assert_eq!(state.holds_slot(), admissions == 1 && ends == 0);
+            }
+        }
+    }
+}
