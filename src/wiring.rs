@@ -1,8 +1,191 @@
-//! The only module that knows all the others.
+//! The only module that knows all the others: it reads the environment once, builds the adapters,
+//! and hands them to the front door or to one of the hidden verbs.
+//!
+//! Hidden verbs, which only Lane itself calls: `__supervise` (the supervisor of one lane), `__keep`
+//! (the keeper of one worker), `__demo-worker` (the scripted worker of `lane demo`).
 
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+
+use crate::app::context::{CallerSurroundings, Context};
+use crate::app::error::{AppResult, Doing};
+use crate::app::ports::{Clock, Machine, PortErrorKind, RunFolders};
+use crate::app::supervise;
+use crate::cli::output::Terminal;
+use crate::cli::{self, Doors};
+use crate::domain::config::Settings;
+use crate::domain::plan::Plan;
+use crate::domain::refusal::{Refusal, RefusalStatus};
+use crate::domain::result::LaneEnd;
+use crate::infra::clock::{SystemClock, SystemRandom};
+use crate::infra::environment::EnvironmentSnapshot;
+use crate::infra::git::GitCli;
+use crate::infra::ledger::SqliteLedger;
+use crate::infra::machine::ThisMachine;
+use crate::infra::process::{SystemProcesses, detach, keeper};
+use crate::infra::run_folder::RunFoldersOnDisk;
+use crate::wire::answers::Answer;
+use crate::wire::lane_result::LaneResult;
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    ExitCode::SUCCESS
+    let snapshot = EnvironmentSnapshot::take();
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let verb = arguments.get(1).and_then(|argument| argument.to_str());
+    match (verb, arguments.get(2)) {
+        (Some("__supervise"), Some(run_dir)) => supervise_lane(&snapshot, Path::new(run_dir), &arguments),
+        (Some("__keep"), Some(run_dir)) => exit(keeper::keep(Path::new(run_dir), &clock(&snapshot))),
+        _ => ExitCode::from(front_door(&snapshot, arguments)),
+    }
+}
+
+fn exit(code: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+fn front_door(snapshot: &EnvironmentSnapshot, arguments: Vec<OsString>) -> u8 {
+    let surroundings = surroundings(snapshot);
+    let terminal = Terminal { stdout: snapshot.stdout_is_terminal, stderr: snapshot.stderr_is_terminal };
+    let open = || open(snapshot);
+    let demo = |_: &cli::arguments::DemoArguments, _: &cli::output::Output| {
+        Err(Refusal::usage("`lane demo` is not there yet", "see the README").into())
+    };
+    cli::main(arguments, &Doors { surroundings: &surroundings, terminal, open: &open, demo: &demo })
+}
+
+fn clock(snapshot: &EnvironmentSnapshot) -> SystemClock {
+    let file = |name: &str| snapshot.variable(name).map(PathBuf::from);
+    SystemClock::new(file("LANE_TEST_CLOCK_FILE"), file("LANE_TEST_BOOT_ID_FILE"))
+}
+
+fn surroundings(snapshot: &EnvironmentSnapshot) -> CallerSurroundings {
+    CallerSurroundings { variables: snapshot.variables.clone(), directory: snapshot.directory.clone() }
+}
+
+/// The state folder: `LANE_STATE`, else `.lane` in the home folder.
+fn state_dir(snapshot: &EnvironmentSnapshot) -> Result<PathBuf, Refusal> {
+    match (snapshot.variable("LANE_STATE"), snapshot.variable("HOME")) {
+        (Some(state), _) => Ok(snapshot.directory.join(state)),
+        (None, Some(home)) => Ok(Path::new(home).join(".lane")),
+        (None, None) => {
+            Err(Refusal::usage("neither LANE_STATE nor HOME is set", "set LANE_STATE to the folder for Lane's state"))
+        }
+    }
+}
+
+/// Opens the state folder with the person's settings, or says why it cannot be opened.
+fn open(snapshot: &EnvironmentSnapshot) -> AppResult<Context> {
+    let state_dir = state_dir(snapshot)?;
+    build(snapshot, &state_dir, load_settings(snapshot, &state_dir)?)
+}
+
+fn load_settings(snapshot: &EnvironmentSnapshot, state_dir: &Path) -> AppResult<Settings> {
+    let file = state_dir.join("config.toml");
+    let text = ThisMachine.read_text(&file).doing("read the configuration")?.unwrap_or_default();
+    let settings = Settings::from_toml(&text).map_err(|error| {
+        Refusal::new(
+            RefusalStatus::BadConfig,
+            format!("{}: {}", file.display(), error.0.trim_end()),
+            "mend the file; docs/configuration.md lists every key",
+        )
+    })?;
+    let lookup = |name: &str| snapshot.variable(name).and_then(OsStr::to_str).map(str::to_owned);
+    let settings = settings
+        .with_variables(&lookup)
+        .map_err(|error| Refusal::usage(error.0, "mend the variable or unset it; docs/configuration.md lists them"))?;
+    Ok(settings)
+}
+
+fn build(snapshot: &EnvironmentSnapshot, state_dir: &Path, settings: Settings) -> AppResult<Context> {
+    let clock: Arc<dyn Clock> = Arc::new(clock(snapshot));
+    let opened = ThisMachine.ensure_private_dir(state_dir).and_then(|()| SqliteLedger::open(state_dir));
+    let ledger = match opened {
+        Ok(ledger) => ledger,
+        Err(error) => return Err(cannot_open(state_dir, error)),
+    };
+    let path = snapshot.variable("PATH").map(OsStr::to_owned);
+    let home = snapshot.variable("HOME").map(PathBuf::from);
+    let git = ThisMachine.find_program(None, "git", path.as_deref()).unwrap_or_else(|| PathBuf::from("git"));
+    Ok(Context {
+        clock: Arc::clone(&clock),
+        random: Box::new(SystemRandom),
+        ledger: Box::new(ledger),
+        runs: Box::new(RunFoldersOnDisk::new(Arc::clone(&clock))),
+        git: Box::new(GitCli::new(git, path, home)),
+        processes: Box::new(SystemProcesses::new(snapshot.executable.clone(), clock)),
+        machine: Box::new(ThisMachine),
+        settings,
+        surroundings: surroundings(snapshot),
+        state_dir: state_dir.to_owned(),
+        executable: snapshot.executable.clone(),
+        render_result,
+    })
+}
+
+/// A state folder that cannot be written is the caller's sandbox, where there is one.
+fn cannot_open(state_dir: &Path, error: crate::app::ports::PortError) -> crate::app::error::AppError {
+    if error.kind == PortErrorKind::NoRoom
+        && let Some(reason) = ThisMachine.caller_sandbox()
+    {
+        return Refusal::new(
+            RefusalStatus::SandboxedCaller,
+            format!("the state folder {} cannot be written: {reason}", state_dir.display()),
+            "let the lead call `lane` outside its sandbox, or use Lane through MCP",
+        )
+        .into();
+    }
+    let failed: AppResult<()> = Err(error).doing(&format!("open the state folder {}", state_dir.display()));
+    match failed {
+        Err(error) => error,
+        Ok(()) => Refusal::usage("the state folder cannot be opened", "see `lane doctor`").into(),
+    }
+}
+
+fn render_result(plan: &Plan, end: &LaneEnd) -> Vec<u8> {
+    let answer = Answer::Result(Box::new(LaneResult::new(plan, end)));
+    let mut line = serde_json::to_vec(&answer).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+/// The body of `__supervise <run_dir> --claim-fd N --ready-fd M`. Its log is stderr.
+fn supervise_lane(snapshot: &EnvironmentSnapshot, run_dir: &Path, arguments: &[OsString]) -> ExitCode {
+    let number = |flag: &str| {
+        let at = arguments.iter().position(|argument| argument == flag)?;
+        arguments.get(at + 1)?.to_str()?.parse().ok()
+    };
+    let (Some(claim_fd), Some(ready_fd)) = (number("--claim-fd"), number("--ready-fd")) else {
+        return ExitCode::from(2);
+    };
+    let Ok(inherited) = detach::Inherited::take(claim_fd, ready_fd) else {
+        return ExitCode::from(2);
+    };
+    let detach::Inherited { claim, ready } = inherited;
+    let output = cli::output::Output::new(Terminal::default(), &CallerSurroundings::default(), &[]);
+    let context = match open(snapshot).and_then(|context| introduce(&context, run_dir).map(|()| context)) {
+        Ok(context) => context,
+        Err(error) => {
+            ready.refuse(&error.to_string());
+            return ExitCode::FAILURE;
+        }
+    };
+    ready.ready();
+    let ended = supervise::supervise(&context, run_dir);
+    drop(claim);
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output.note(&format!("{} {error}", context.clock.now()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes who supervises, so that waiters notice its death.
+fn introduce(context: &Context, run_dir: &Path) -> AppResult<()> {
+    let identity = context.processes.own_identity().doing("read this process's identity")?;
+    let text = serde_json::to_vec(&identity).unwrap_or_default();
+    context.runs.write(run_dir, "supervisor.json", &text).doing("say who supervises")
 }

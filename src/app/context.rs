@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::ports::{Clock, Environment, Git, Ledger, Machine, Processes, Random, RunFolders};
 use crate::domain::config::Settings;
@@ -12,7 +13,7 @@ use crate::domain::result::LaneEnd;
 /// What every use case is handed.
 pub struct Context {
     /// The clocks.
-    pub clock: Box<dyn Clock>,
+    pub clock: Arc<dyn Clock>,
     /// Random numbers.
     pub random: Box<dyn Random>,
     /// The record.
