@@ -30,6 +30,9 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// How often what is being stopped is looked at again for new children before it is killed.
 const FREEZE_LOOKS: u32 = 8;
 
+/// How many processes are named.
+const NAMES_MAX: usize = 32;
+
 /// Which processes belong together.
 #[derive(Clone, Debug)]
 pub struct Scope {
@@ -107,13 +110,23 @@ pub fn end_all(scope: &Scope, keep: Option<&Tracked>) -> PortResult<Vec<String>>
         }
         clean_looks = 0;
         if Instant::now() > deadline {
-            let names: Vec<String> = alive.iter().map(|row| table::load_description(row)).collect();
+            let names = bounded(alive.iter().map(|row| table::load_description(row)).collect());
             return Err(PortError::other(format!("processes that cannot be killed: {}", names.join(", "))));
         }
         freeze_and_kill(scope, &alive, &mut named)?;
         std::thread::sleep(Duration::from_millis(2));
     }
-    Ok(named.into_values().collect())
+    Ok(bounded(named.into_values().collect()))
+}
+
+/// Keeps a list of names short enough for an answer of one line.
+fn bounded(mut names: Vec<String>) -> Vec<String> {
+    let more = names.len().saturating_sub(NAMES_MAX);
+    names.truncate(NAMES_MAX);
+    if more > 0 {
+        names.push(format!("and {more} more"));
+    }
+    names
 }
 
 /// Lets what is ending by itself end, so that it is not named as left over.
