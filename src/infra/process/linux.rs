@@ -89,11 +89,17 @@ pub fn is_subreaper() -> bool {
 }
 
 /// Gives every signal its default disposition and unblocks all. Safe between fork and exec.
+///
+/// The bare system call also reaches the two signals that the C library keeps for itself, which some
+/// launchers leave ignored.
 #[expect(unsafe_code, reason = "dispositions are per process and cannot be reset through a safe call")]
 pub fn reset_signals() {
+    // All zero is the default disposition without flags; no kernel's structure is longer than this.
+    let default = [0_u64; 4];
+    let no_old: *mut u64 = std::ptr::null_mut();
     for signal in 1..=64 {
-        // SAFETY: the default disposition runs no code of ours; numbers that may not be set are refused.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        // SAFETY: the kernel reads `default`, which outlives the call; numbers that may not be set are refused.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), no_old, 8_usize) };
     }
     nix::sys::signal::SigSet::empty().thread_set_mask().ok();
 }

@@ -6,6 +6,9 @@ use std::path::PathBuf;
 /// The longest description of a process, in characters of its command line.
 const DESCRIPTION_MAX_CHARACTERS: usize = 120;
 
+/// The bit of the flags field that marks threads of the kernel (`PF_KTHREAD`).
+const KERNEL_THREAD_FLAG: u64 = 0x0020_0000;
+
 /// One process, as one look at the table found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -19,6 +22,8 @@ pub struct Row {
     pub parent: i32,
     /// Its session.
     pub session: i32,
+    /// Whether it is a thread of the kernel, which belongs to nobody.
+    pub is_kernel: bool,
     /// Processor time of it and of the children that it has reaped, in clock ticks.
     pub ticks: u64,
     /// How many threads it has.
@@ -52,6 +57,7 @@ pub fn parse_stat(text: &str) -> Option<Row> {
         state: fields.first()?.chars().next()?,
         parent: signed(4)?,
         session: signed(6)?,
+        is_kernel: number(9)? & KERNEL_THREAD_FLAG != 0,
         ticks: number(14)? + number(15)? + number(16)? + number(17)?,
         threads: number(20)?,
         start_ticks: number(22)?,
@@ -65,15 +71,28 @@ pub fn load_row(pid: i32) -> Option<Row> {
     parse_stat(&String::from_utf8_lossy(&bytes))
 }
 
-/// Returns every process. One that ends during the look may be missing or shown as it was.
-pub fn load_table() -> std::io::Result<Vec<Row>> {
-    let mut rows = Vec::new();
+/// One look at the whole table.
+#[derive(Debug)]
+pub struct Table {
+    /// Every process that could be read.
+    pub rows: Vec<Row>,
+    /// Whether a process ended between being listed and being read. It may have had a child in
+    /// between that this look does not show.
+    pub lost_one: bool,
+}
+
+/// Looks at every process. The look is no snapshot: processes come and go while it lasts.
+pub fn load_table() -> std::io::Result<Table> {
+    let mut table = Table { rows: Vec::new(), lost_one: false };
     for entry in std::fs::read_dir("/proc")? {
         let Ok(entry) = entry else { continue };
-        let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        rows.extend(pid.and_then(load_row));
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        match load_row(pid) {
+            Some(row) => table.rows.push(row),
+            None => table.lost_one = true,
+        }
     }
-    Ok(rows)
+    Ok(table)
 }
 
 /// Adds to `found` everything that descends from a member of it, never walking through `stop`.
@@ -116,9 +135,18 @@ pub fn tag_of(environ: &[u8], lane_id: &str) -> Tag {
     tag
 }
 
-/// Returns the tag of a process; absent where its environment may not be read.
-pub fn load_tag(pid: i32, lane_id: &str) -> Tag {
-    std::fs::read(format!("/proc/{pid}/environ")).map_or(Tag::Absent, |environ| tag_of(&environ, lane_id))
+/// Returns the tag of a process; absent where its environment may not be read, `None` where it
+/// ended before it could be.
+pub fn load_tag(row: &Row, lane_id: &str) -> Option<Tag> {
+    if row.is_kernel || !row.is_alive() {
+        return Some(Tag::Absent);
+    }
+    let environ = std::fs::read(format!("/proc/{}/environ", row.pid)).unwrap_or_default();
+    if !environ.is_empty() {
+        return Some(tag_of(&environ, lane_id));
+    }
+    // A process that has ended shows an empty environment, too.
+    load_row(row.pid).filter(Row::is_alive).map(|_| Tag::Absent)
 }
 
 /// Returns the user that a process belongs to.
