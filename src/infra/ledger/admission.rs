@@ -67,7 +67,7 @@ fn waiting_before(
 ) -> Result<u32, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT lane_id, write_paths FROM runs
-         WHERE queue_order IS NOT NULL AND queue_order < ? ORDER BY queue_order",
+         WHERE queue_order IS NOT NULL AND created_seq < ? ORDER BY created_seq",
     )?;
     let mut rows = statement.query([before])?;
     let mut waiting: u32 = 0;

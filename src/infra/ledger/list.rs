@@ -49,7 +49,7 @@ pub(super) fn live(connection: &Connection) -> Result<Vec<LaneRow>, Fault> {
 }
 
 pub(super) fn queued(connection: &Connection) -> Result<Vec<LaneRow>, Fault> {
-    rows_of(connection, "WHERE queue_order IS NOT NULL ORDER BY queue_order", [])
+    rows_of(connection, "WHERE queue_order IS NOT NULL ORDER BY created_seq", [])
 }
 
 pub(super) fn recent(connection: &Connection, filter: &LaneFilter) -> Result<Vec<LaneRow>, Fault> {
@@ -75,7 +75,11 @@ pub(super) fn condition(filter: &LaneFilter) -> (String, Vec<Value>) {
         values.extend(value.map(Value::Text));
     }
     let mut text = if parts.is_empty() { String::new() } else { format!("WHERE {}", parts.join(" AND ")) };
-    text.push_str(" ORDER BY created_seq DESC");
+    // Each order is the one that an index gives, so nothing is sorted and a limit ends the search.
+    text.push_str(match filter.since {
+        Some(_) => " ORDER BY created_at DESC, created_seq DESC",
+        None => " ORDER BY created_seq DESC",
+    });
     if let Some(limit) = filter.limit {
         text.push_str(" LIMIT ?");
         values.push(Value::Integer(i64::from(limit)));

@@ -64,7 +64,7 @@ CREATE INDEX runs_by_time ON runs (created_at);
 CREATE INDEX runs_by_repository ON runs (repository_root) WHERE repository_root IS NOT NULL;
 CREATE INDEX runs_by_outcome ON runs (outcome) WHERE outcome IS NOT NULL;
 CREATE INDEX runs_live ON runs (created_seq) WHERE live = 1;
-CREATE INDEX runs_queued ON runs (queue_order) WHERE queue_order IS NOT NULL;
+CREATE INDEX runs_queued ON runs (created_seq) WHERE queue_order IS NOT NULL;
 CREATE TABLE reservations (
     lane_id TEXT NOT NULL,
     path TEXT NOT NULL,

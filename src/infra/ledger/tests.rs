@@ -32,7 +32,7 @@ fn no_hot_query_looks_at_the_whole_past() {
     for (query, values) in [
         ("SELECT count(*) FROM runs WHERE live = 1".to_owned(), vec![]),
         ("SELECT count(*) FROM runs WHERE queue_order IS NOT NULL".to_owned(), vec![]),
-        ("SELECT lane_id FROM runs WHERE queue_order IS NOT NULL AND queue_order < 9".to_owned(), vec![]),
+        ("SELECT lane_id FROM runs WHERE queue_order IS NOT NULL AND created_seq < 9".to_owned(), vec![]),
         ("SELECT 1 FROM runs WHERE lane_id = 'x'".to_owned(), vec![]),
         ("SELECT lane_id FROM runs WHERE lane_id_reversed >= 'a' AND lane_id_reversed < 'b'".to_owned(), vec![]),
         recent(&filter(Some("timeout"))),
