@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::app::context::{CallerSurroundings, Context};
 use crate::app::error::{AppResult, Doing};
-use crate::app::ports::{Clock, Machine, PortErrorKind, RunFolders};
+use crate::app::ports::{Clock, Machine, PortErrorKind};
 use crate::app::supervise;
 use crate::cli::output::Terminal;
 use crate::cli::{self, Doors};
@@ -56,18 +56,30 @@ fn front_door(snapshot: &EnvironmentSnapshot, arguments: Vec<OsString>) -> u8 {
 }
 
 fn clock(snapshot: &EnvironmentSnapshot) -> SystemClock {
-    let file = |name: &str| snapshot.variable(name).map(PathBuf::from);
+    let file = |name: &str| snapshot.path(name).map(Path::to_owned);
     SystemClock::new(file("LANE_TEST_CLOCK_FILE"), file("LANE_TEST_BOOT_ID_FILE"))
 }
 
 fn surroundings(snapshot: &EnvironmentSnapshot) -> CallerSurroundings {
-    CallerSurroundings { variables: snapshot.variables.clone(), directory: snapshot.directory.clone() }
+    let variables = snapshot
+        .variables()
+        .filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value.to_owned())))
+        .collect();
+    CallerSurroundings { variables, directory: directory(snapshot) }
+}
+
+/// The directory that Lane was called in; `/` when it is gone.
+fn directory(snapshot: &EnvironmentSnapshot) -> PathBuf {
+    snapshot.current_dir.clone().unwrap_or_else(|| PathBuf::from("/"))
 }
 
 /// The state folder: `LANE_STATE`, else `.lane` in the home folder.
 fn state_dir(snapshot: &EnvironmentSnapshot) -> Result<PathBuf, Refusal> {
-    match (snapshot.variable("LANE_STATE"), snapshot.variable("HOME")) {
-        (Some(state), _) => Ok(snapshot.directory.join(state)),
+    match (snapshot.raw("LANE_STATE"), snapshot.raw("HOME")) {
+        (Some(state), _) if state.is_empty() => {
+            Err(Refusal::usage("LANE_STATE is empty", "set it to the folder for Lane's state, or unset it"))
+        }
+        (Some(state), _) => Ok(directory(snapshot).join(state)),
         (None, Some(home)) => Ok(Path::new(home).join(".lane")),
         (None, None) => {
             Err(Refusal::usage("neither LANE_STATE nor HOME is set", "set LANE_STATE to the folder for Lane's state"))
@@ -91,7 +103,7 @@ fn load_settings(snapshot: &EnvironmentSnapshot, state_dir: &Path) -> AppResult<
             "mend the file; docs/configuration.md lists every key",
         )
     })?;
-    let lookup = |name: &str| snapshot.variable(name).and_then(OsStr::to_str).map(str::to_owned);
+    let lookup = |name: &str| snapshot.raw(name).and_then(OsStr::to_str).map(str::to_owned);
     let settings = settings
         .with_variables(&lookup)
         .map_err(|error| Refusal::usage(error.0, "mend the variable or unset it; docs/configuration.md lists them"))?;
@@ -105,8 +117,9 @@ fn build(snapshot: &EnvironmentSnapshot, state_dir: &Path, settings: Settings) -
         Ok(ledger) => ledger,
         Err(error) => return Err(cannot_open(state_dir, error)),
     };
-    let path = snapshot.variable("PATH").map(OsStr::to_owned);
-    let home = snapshot.variable("HOME").map(PathBuf::from);
+    let path = snapshot.raw("PATH").map(OsStr::to_owned);
+    let home = snapshot.home().map(Path::to_owned);
+    let executable = snapshot.current_exe.clone().unwrap_or_else(|| PathBuf::from("/proc/self/exe"));
     let git = ThisMachine.find_program(None, "git", path.as_deref()).unwrap_or_else(|| PathBuf::from("git"));
     Ok(Context {
         clock: Arc::clone(&clock),
@@ -114,12 +127,12 @@ fn build(snapshot: &EnvironmentSnapshot, state_dir: &Path, settings: Settings) -
         ledger: Box::new(ledger),
         runs: Box::new(RunFoldersOnDisk::new(Arc::clone(&clock))),
         git: Box::new(GitCli::new(git, path, home)),
-        processes: Box::new(SystemProcesses::new(snapshot.executable.clone(), clock)),
+        processes: Box::new(SystemProcesses::new(executable.clone(), clock)),
         machine: Box::new(ThisMachine),
         settings,
         surroundings: surroundings(snapshot),
         state_dir: state_dir.to_owned(),
-        executable: snapshot.executable.clone(),
+        executable,
         render_result,
     })
 }

@@ -11,10 +11,18 @@ use crate::domain::admission::Verdict;
 ///
 /// Its cost grows with the live and the queued lanes only.
 pub fn reconcile(context: &Context) -> AppResult<()> {
+    if is_inside_a_lane(context) {
+        return Ok(());
+    }
     for row in context.ledger.live().doing("read the ledger")? {
         recover(context, &row)?;
     }
     promote(context)
+}
+
+/// A supervisor that was started inside a lane would end with that lane, so none is started there.
+fn is_inside_a_lane(context: &Context) -> bool {
+    context.surroundings.variable("LANE_ID").is_some()
 }
 
 /// Starts a new supervisor for a live lane that has none.
@@ -59,6 +67,9 @@ fn end_unreachable(context: &Context, row: &LaneRow, error: &str) -> AppResult<(
 
 /// Starts the lanes at the head of the queue while there are slots.
 pub fn promote(context: &Context) -> AppResult<()> {
+    if is_inside_a_lane(context) {
+        return Ok(());
+    }
     let counts = context.ledger.counts().doing("read the ledger")?;
     if counts.queued == 0 || counts.running >= context.settings.max_concurrent {
         return Ok(());

@@ -129,8 +129,11 @@ fn watch_worker(context: &Context, plan: &Plan, mut worker: Box<dyn RunningWorke
     let mut eyes = Eyes::new(plan);
     let limits = Limits { max_time: plan.max_time, idle_time: plan.idle_time, grace: plan.grace };
     let mut watch = Watch::new(limits, worker.started(), context.clock.monotonic());
-    if is_cancelled(context, plan)? {
-        watch = carry_out(context, plan, worker.as_mut(), watch, &Input::CancelRequested)?.0;
+    // A request that stands as a file is seen by the first look; one that is only in the ledger
+    // (its caller died in between) is made a file, so that it counts once.
+    let asked = require_lane(context, &plan.lane_id)?.state.is_cancelled();
+    if asked && !context.runs.cancel_requested(&plan.run_dir) {
+        context.runs.request_cancel(&plan.run_dir).doing("hand over the request to stop")?;
     }
     loop {
         let now = context.clock.monotonic();
