@@ -6,6 +6,8 @@
 pub mod claude;
 pub mod codex;
 pub mod demo;
+mod text;
+mod verdict;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -130,6 +132,8 @@ pub enum FailureKind {
     Model,
     /// It was interrupted.
     Interrupted,
+    /// The CLI's own sandbox could not start a single command.
+    Sandbox,
     /// Anything else.
     Other,
 }

@@ -1,0 +1,98 @@
+//! How Claude Code is started.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use super::super::text::private_folders;
+use super::super::{PoliteSignal, Surroundings, WorkerCommand};
+use crate::domain::worker::SandboxMode;
+
+/// Logins, the preferred one first. Two at once would leave it to the CLI which account pays.
+const LOGINS: [&str; 2] = ["CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_API_KEY"];
+
+/// How often a failing request is sent again. The default of ten takes minutes, for a refused login too.
+const MAX_RETRIES: &str = "4";
+
+/// Returns the command that starts a Claude Code worker. What it may write is confined around it.
+pub(super) fn command(surroundings: &Surroundings<'_>) -> WorkerCommand {
+    let plan = surroundings.plan;
+    let mut arguments: Vec<OsString> =
+        ["-p", "--output-format", "stream-json", "--verbose"].into_iter().map(OsString::from).collect();
+    let mut pair = |flag: &str, value: &str| arguments.extend([OsString::from(flag), OsString::from(value)]);
+    pair("--model", &plan.model);
+    pair("--effort", plan.effort.as_str());
+    if let Some(session_id) = &plan.session_id {
+        pair("--session-id", session_id);
+    }
+    // Without this the repository's own hooks and servers would run.
+    pair("--setting-sources", "");
+    pair("--permission-mode", "dontAsk");
+    pair("--permission-prompts", "none");
+    arguments.push("--strict-mcp-config".into());
+    arguments.push("--disable-slash-commands".into());
+    arguments.extend(tools(surroundings));
+    WorkerCommand {
+        program: plan.program.clone(),
+        arguments,
+        set: variables(surroundings),
+        logins: login(surroundings.login_names),
+        polite_signal: PoliteSignal::Terminate,
+    }
+}
+
+/// Which tools there are, and what they may do without being asked.
+///
+/// A reading worker gets no rule for Bash at all: the CLI's own analyser lets commands through that
+/// only read, and a rule such as `Bash(git diff:*)` would let `git diff --output=FILE` write.
+fn tools(surroundings: &Surroundings<'_>) -> Vec<OsString> {
+    let plan = surroundings.plan;
+    match plan.sandbox {
+        SandboxMode::ReadOnly => words(&["--tools", "Read,Grep,Glob,Bash", "--allowedTools", "Read"]),
+        SandboxMode::WorkspaceWrite => {
+            let mut arguments: Vec<OsString> = Vec::new();
+            for folder in &plan.add_dirs {
+                arguments.extend([OsString::from("--add-dir"), folder.clone().into_os_string()]);
+            }
+            arguments.extend(words(&["--tools", "Read,Edit,Write,Grep,Glob,Bash"]));
+            arguments.extend(words(&["--allowedTools", "Read", "Edit(./**)", "Bash"]));
+            arguments.extend(plan.add_dirs.iter().map(|folder| edit_rule(folder)));
+            arguments
+        }
+    }
+}
+
+/// A rule for edits below an absolute path, which two slashes begin.
+fn edit_rule(folder: &Path) -> OsString {
+    let mut rule = OsString::from("Edit(/");
+    rule.push(folder);
+    rule.push("/**)");
+    rule
+}
+
+fn variables(surroundings: &Surroundings<'_>) -> Vec<(String, OsString)> {
+    let mut set = private_folders(surroundings.temp_dir, surroundings.cache_dir);
+    let mut add = |name: &str, value: &OsStr| set.push((name.to_owned(), value.to_owned()));
+    add("CLAUDE_CODE_TMPDIR", surroundings.temp_dir.as_os_str());
+    add("CLAUDE_CONFIG_DIR", surroundings.claude_config_dir.as_os_str());
+    add("DISABLE_AUTOUPDATER", OsStr::new("1"));
+    add("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", OsStr::new("1"));
+    add("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", OsStr::new("1"));
+    add("CLAUDE_CODE_MAX_RETRIES", OsStr::new(MAX_RETRIES));
+    if let Some(base_url) = &surroundings.plan.base_url {
+        add("ANTHROPIC_BASE_URL", OsStr::new(base_url));
+    }
+    set
+}
+
+fn login(names: &[String]) -> Vec<String> {
+    LOGINS
+        .iter()
+        .find(|login| names.iter().any(|name| name == *login))
+        .map(|login| (*login).to_owned())
+        .into_iter()
+        .collect()
+}
+
+fn words(words: &[&str]) -> Vec<OsString> {
+    words.iter().map(OsString::from).collect()
+}
