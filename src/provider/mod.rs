@@ -6,6 +6,8 @@
 pub mod claude;
 pub mod codex;
 pub mod demo;
+#[cfg(test)]
+mod samples;
 mod text;
 mod verdict;
 

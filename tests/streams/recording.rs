@@ -23,7 +23,7 @@ pub fn fixtures(provider: ProviderName) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(folder)
 }
 
-fn plan(provider: ProviderName, model: &str) -> Plan {
+pub fn plan(provider: ProviderName, model: &str) -> Plan {
     Plan {
         format: PLAN_FORMAT,
         lane_id: "20261201-004854-test-beef".parse().unwrap(),

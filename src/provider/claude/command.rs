@@ -96,3 +96,81 @@ fn login(names: &[String]) -> Vec<String> {
 fn words(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::samples::{arguments, plan, surroundings, variable};
+    use super::*;
+    use crate::domain::plan::Plan;
+    use crate::domain::worker::ProviderName;
+
+    const START: [&str; 17] = [
+        "-p",
+        "--output-format",
+        "stream-json",
+        "--verbose",
+        "--model",
+        "model-x",
+        "--effort",
+        "high",
+        "--setting-sources",
+        "",
+        "--permission-mode",
+        "dontAsk",
+        "--permission-prompts",
+        "none",
+        "--strict-mcp-config",
+        "--disable-slash-commands",
+        "--tools",
+    ];
+
+    #[test]
+    fn a_writer_may_edit_below_its_checkout_and_run_commands() {
+        let plan = plan(ProviderName::Claude);
+        let command = command(&surroundings(&plan, "/lanes/wt/.git"));
+        let end = ["Read,Edit,Write,Grep,Glob,Bash", "--allowedTools", "Read", "Edit(./**)", "Bash"];
+        assert_eq!(arguments(&command), [&START[..], &end[..]].concat());
+        assert_eq!(command.polite_signal, PoliteSignal::Terminate);
+        assert_eq!(variable(&command, "CLAUDE_CONFIG_DIR"), Some("/run/l/claude"));
+        assert_eq!(variable(&command, "CLAUDE_CODE_TMPDIR"), Some("/run/l/tmp"));
+        assert_eq!(variable(&command, "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"), Some("1"));
+        assert_eq!(variable(&command, "ANTHROPIC_BASE_URL"), None);
+    }
+
+    #[test]
+    fn a_reader_has_no_rule_for_bash() {
+        let plan = Plan { sandbox: SandboxMode::ReadOnly, add_dirs: vec!["/m".into()], ..plan(ProviderName::Claude) };
+        let command = command(&surroundings(&plan, "/lanes/wt/.git"));
+        let end = ["Read,Grep,Glob,Bash", "--allowedTools", "Read"];
+        assert_eq!(arguments(&command), [&START[..], &end[..]].concat());
+    }
+
+    #[test]
+    fn more_folders_may_be_edited_by_their_absolute_path() {
+        let plan = Plan { add_dirs: vec!["/more/a b".into()], ..plan(ProviderName::Claude) };
+        let words = arguments(&command(&surroundings(&plan, "/lanes/wt/.git")));
+        assert!(words.windows(2).any(|pair| pair == ["--add-dir", "/more/a b"]), "{words:?}");
+        assert_eq!(words.last().map(String::as_str), Some("Edit(//more/a b/**)"));
+    }
+
+    #[test]
+    fn one_login_is_let_through_and_only_one_that_is_set() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(login(&names(&[])), Vec::<String>::new());
+        assert_eq!(login(&names(&["ANTHROPIC_API_KEY", "AWS_SECRET"])), ["ANTHROPIC_API_KEY"]);
+        assert_eq!(login(&names(&["ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"])), ["CLAUDE_CODE_OAUTH_TOKEN"]);
+    }
+
+    #[test]
+    fn session_and_address_are_those_of_the_plan() {
+        let plan = Plan {
+            session_id: Some("9b2d7b8e-0000-4000-8000-000000000000".into()),
+            base_url: Some("http://127.0.0.1:9".into()),
+            ..plan(ProviderName::Claude)
+        };
+        let command = command(&surroundings(&plan, "/lanes/wt/.git"));
+        let words = arguments(&command);
+        assert!(words.windows(2).any(|pair| pair[0] == "--session-id" && pair[1].starts_with("9b2d")), "{words:?}");
+        assert_eq!(variable(&command, "ANTHROPIC_BASE_URL"), Some("http://127.0.0.1:9"));
+    }
+}

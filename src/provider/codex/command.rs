@@ -189,3 +189,106 @@ impl Arguments {
         self.pair("-c", format!("{key}={value}"));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::samples::{arguments, plan, surroundings, variable};
+    use super::*;
+    use crate::domain::time::Millis;
+    use crate::domain::worker::ProviderName;
+
+    fn after(command: &WorkerCommand, flag: &str) -> Vec<String> {
+        let words = arguments(command);
+        words.windows(2).filter(|pair| pair[0] == flag).map(|pair| pair[1].clone()).collect()
+    }
+
+    #[test]
+    fn a_writer_in_a_clone_may_write_its_own_git_folder_and_nothing_shared() {
+        let plan = Plan { add_dirs: vec!["/more".into()], ..plan(ProviderName::Openai) };
+        let known = ["apps".to_owned(), "unbounded_connection_retries".to_owned(), "new_one".to_owned()];
+        let logins = [API_KEY.to_owned(), "OPENAI_API_KEY".to_owned()];
+        let surroundings =
+            Surroundings { known_features: &known, login_names: &logins, ..surroundings(&plan, "/lanes/wt/.git") };
+        let command = command(&surroundings);
+        let words = arguments(&command);
+        assert_eq!(words[..3], ["exec", "-C", "/lanes/wt"]);
+        assert_eq!(after(&command, "-s"), ["workspace-write"]);
+        let writable = ["/lanes/wt/.git", "/run/l/tmp", "/run/l/cache", "/more"];
+        assert_eq!(after(&command, "--add-dir"), writable);
+        assert_eq!(after(&command, "--disable"), ["apps", "unbounded_connection_retries"]);
+        assert_eq!(words[words.len() - 3..], ["-m", "model-x", "-"]);
+        for setting in [
+            "sandbox_workspace_write.exclude_slash_tmp=true",
+            "sandbox_workspace_write.exclude_tmpdir_env_var=true",
+            "shell_environment_policy.ignore_default_excludes=false",
+            "model_reasoning_effort=\"high\"",
+        ] {
+            assert!(after(&command, "-c").contains(&setting.to_owned()), "{setting}");
+        }
+        assert_eq!(command.logins, [API_KEY]);
+        assert_eq!(command.polite_signal, PoliteSignal::Interrupt);
+        assert_eq!(variable(&command, "CODEX_HOME"), Some("/home/u/.codex"));
+        assert_eq!(variable(&command, "TMPDIR"), Some("/run/l/tmp"));
+    }
+
+    #[test]
+    fn a_linked_worktree_gets_narrow_grants() {
+        let plan = Plan { checkout: CheckoutMode::Linked, ..plan(ProviderName::Openai) };
+        let command = command(&surroundings(&plan, "/repo/.git/worktrees/wt"));
+        let expected = [
+            "/repo/.git/worktrees/wt",
+            "/repo/.git/objects",
+            "/repo/.git/refs/heads/lane",
+            "/repo/.git/logs/refs/heads/lane",
+            "/run/l/tmp",
+            "/run/l/cache",
+        ];
+        assert_eq!(after(&command, "--add-dir"), expected);
+    }
+
+    #[test]
+    fn a_reader_is_granted_nothing() {
+        let plan = Plan { sandbox: SandboxMode::ReadOnly, network: true, ..plan(ProviderName::Openai) };
+        let command = command(&surroundings(&plan, "/lanes/wt/.git"));
+        assert_eq!(after(&command, "-s"), ["read-only"]);
+        assert_eq!(after(&command, "--add-dir"), Vec::<String>::new());
+        assert!(!arguments(&command).iter().any(|word| word.starts_with("sandbox_workspace_write")));
+        assert_eq!(command.logins, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_server_of_ones_own_is_spoken_to_without_websockets() {
+        let url = "http://127.0.0.1:9/v1\"x";
+        let plan = Plan { base_url: Some(url.into()), idle_time: Millis(90_000), ..plan(ProviderName::Openai) };
+        let command = command(&surroundings(&plan, "/lanes/wt/.git"));
+        let settings = after(&command, "-c");
+        let table = settings.iter().find_map(|word| word.strip_prefix("model_providers.lane=")).unwrap();
+        let parsed: toml::Table = toml::from_str(&format!("lane = {table}")).unwrap();
+        assert_eq!(parsed["lane"]["base_url"].as_str(), Some(url));
+        assert_eq!(parsed["lane"]["stream_idle_timeout_ms"].as_integer(), Some(30_000));
+        assert_eq!(parsed["lane"]["supports_websockets"].as_bool(), Some(false));
+        assert!(settings.contains(&"model_provider=\"lane\"".to_owned()));
+    }
+
+    #[test]
+    fn a_secret_that_the_caller_named_reaches_the_commands_and_the_login_does_not() {
+        let plan = Plan { env_names: vec!["NPM_TOKEN".into()], ..plan(ProviderName::Openai) };
+        let settings = after(&command(&surroundings(&plan, "/lanes/wt/.git")), "-c");
+        for setting in [
+            "shell_environment_policy.ignore_default_excludes=true",
+            "shell_environment_policy.exclude=[\"CODEX_API_KEY\", \"OPENAI_API_KEY\"]",
+        ] {
+            assert!(settings.contains(&setting.to_owned()), "{setting}: {settings:?}");
+        }
+    }
+
+    #[test]
+    fn network_and_no_sandbox_are_asked_for_by_name() {
+        let plan = Plan { network: true, ..plan(ProviderName::Openai) };
+        let settings = after(&command(&surroundings(&plan, "/lanes/wt/.git")), "-c");
+        assert!(settings.contains(&"sandbox_workspace_write.network_access=true".to_owned()));
+        let plan = Plan { enforcement: Enforcement::None, ..plan };
+        let command = command(&surroundings(&plan, "/lanes/wt/.git"));
+        assert_eq!(after(&command, "-s"), ["danger-full-access"]);
+    }
+}
