@@ -6,6 +6,10 @@
 pub mod claude;
 pub mod codex;
 pub mod demo;
+#[cfg(test)]
+mod samples;
+mod text;
+mod verdict;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -130,6 +134,8 @@ pub enum FailureKind {
     Model,
     /// It was interrupted.
     Interrupted,
+    /// The CLI's own sandbox could not start a single command.
+    Sandbox,
     /// Anything else.
     Other,
 }
