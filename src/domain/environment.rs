@@ -5,7 +5,8 @@ use std::ffi::OsString;
 /// Variables that every worker sees as the caller has them.
 ///
 /// Locale, home, search path and certificates; nothing that names a session, an agent or a key.
-const ALLOWED: [&str; 22] = [
+/// Besides these, every `LC_*` passes.
+pub const ALLOWED: [&str; 22] = [
     "PATH",
     "HOME",
     "USER",
@@ -34,7 +35,8 @@ const ALLOWED: [&str; 22] = [
 pub const LOGIN_NAMES: [&str; 3] = ["CODEX_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_API_KEY"];
 
 /// Names that are never let through, not by `--env` either: they would break the lane's own walls.
-const NEVER: [&str; 9] = [
+/// Besides these, no `GIT_*` and no `CLAUDE_CODE_*` passes.
+pub const NEVER: [&str; 9] = [
     "LANE_ID",
     "CODEX_HOME",
     "CLAUDE_CONFIG_DIR",
