@@ -61,10 +61,8 @@ fn clock(snapshot: &EnvironmentSnapshot) -> SystemClock {
 }
 
 fn surroundings(snapshot: &EnvironmentSnapshot) -> CallerSurroundings {
-    let variables = snapshot
-        .variables()
-        .filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value.to_owned())))
-        .collect();
+    let variables =
+        snapshot.variables().filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value.to_owned()))).collect();
     CallerSurroundings { variables, directory: directory(snapshot) }
 }
 
@@ -125,7 +123,7 @@ fn build(snapshot: &EnvironmentSnapshot, state_dir: &Path, settings: Settings) -
         clock: Arc::clone(&clock),
         random: Box::new(SystemRandom),
         ledger: Box::new(ledger),
-        runs: Box::new(RunFoldersOnDisk::new(Arc::clone(&clock))),
+        runs: Box::new(RunFoldersOnDisk::new()),
         git: Box::new(GitCli::new(git, path, home)),
         processes: Box::new(SystemProcesses::new(executable.clone(), clock)),
         machine: Box::new(ThisMachine),

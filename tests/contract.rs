@@ -135,14 +135,7 @@ fn each_kind_of_line_fits_the_schema() {
         Answer::Run(Box::new(RunAnswer::new(&plan(), RunStatus::Started))),
         Answer::Failed(Failed::new("cannot do it: because", "mend it")),
         Answer::Lanes(Lanes { schema: 1, lanes: vec![result(Outcome::Ok), refused(RefusalStatus::UnknownLane)] }),
-        Answer::List(LaneList {
-            schema: 1,
-            status: Outcome::Ok,
-            running: 1,
-            queued: 0,
-            max: 4,
-            lanes: Vec::new(),
-        }),
+        Answer::List(LaneList { schema: 1, status: Outcome::Ok, running: 1, queued: 0, max: 4, lanes: Vec::new() }),
         Answer::Cancel(CancelAnswer {
             schema: 1,
             lane_id: lane_id.clone(),
@@ -152,12 +145,7 @@ fn each_kind_of_line_fits_the_schema() {
         }),
         Answer::Clean(CleanAnswer { schema: 1, status: Outcome::Ok, dry_run: true, cleaned: Vec::new() }),
         Answer::Restore(RestoreAnswer { schema: 1, status: Outcome::Ok, lane_id, path: "/s".into(), files: 2 }),
-        Answer::Doctor(DoctorAnswer {
-            schema: 1,
-            status: Outcome::Ok,
-            version: "0".into(),
-            checks: Vec::new(),
-        }),
+        Answer::Doctor(DoctorAnswer { schema: 1, status: Outcome::Ok, version: "0".into(), checks: Vec::new() }),
     ];
     answers.extend(Outcome::ALL.map(result));
     answers.extend(RefusalStatus::ALL.map(refused));
@@ -187,10 +175,8 @@ fn a_line_that_breaks_the_contract_does_not_fit_the_schema() {
 #[test]
 fn the_page_of_exit_codes_is_the_table_in_the_code() {
     let page = read("docs/exit-codes.md");
-    let rows: BTreeMap<String, Vec<String>> = table(&page, "Outcomes")
-        .into_iter()
-        .filter_map(|row| Some((code(row.first()?)?, row)))
-        .collect();
+    let rows: BTreeMap<String, Vec<String>> =
+        table(&page, "Outcomes").into_iter().filter_map(|row| Some((code(row.first()?)?, row))).collect();
     let word = |value: Value| value.as_str().map(str::to_owned);
     for outcome in Outcome::ALL {
         let row = rows.get(outcome.as_str()).unwrap_or_else(|| panic!("no row for {}", outcome.as_str()));
@@ -237,8 +223,10 @@ fn fields(schema: &Value, definition: &Value, prefix: &str, found: &mut BTreeMap
     let Some(properties) = definition.get("properties").and_then(Value::as_object) else {
         return;
     };
-    let required: BTreeSet<&str> =
-        definition["required"].as_array().map(|names| names.iter().filter_map(Value::as_str).collect()).unwrap_or_default();
+    let required: BTreeSet<&str> = definition["required"]
+        .as_array()
+        .map(|names| names.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
     for (name, property) in properties {
         let path = format!("{prefix}{name}");
         let presence = match (required.contains(name.as_str()), may_be_null(property)) {
@@ -475,7 +463,8 @@ fn every_flag_that_a_page_names_exists() {
     lane.build();
     for page in all_pages() {
         let text = std::fs::read_to_string(&page).unwrap();
-        let calls = text.lines().map(|line| line.trim_start_matches(['$', ' '])).filter(|line| line.starts_with("lane "));
+        let calls =
+            text.lines().map(|line| line.trim_start_matches(['$', ' '])).filter(|line| line.starts_with("lane "));
         for call in calls {
             let mut words = call.split_whitespace().skip(1);
             let Some(verb) = words.next().filter(|verb| verb.bytes().all(|byte| byte.is_ascii_lowercase())) else {
@@ -499,7 +488,11 @@ fn every_dependency_has_its_row() {
     let page = read("docs/decisions/0003-dependencies.md");
     let cargo: toml::Table = toml::from_str(&read("Cargo.toml")).unwrap();
     let names_in = |table: &str| -> BTreeSet<String> {
-        cargo.get(table).and_then(toml::Value::as_table).map(|table| table.keys().cloned().collect()).unwrap_or_default()
+        cargo
+            .get(table)
+            .and_then(toml::Value::as_table)
+            .map(|table| table.keys().cloned().collect())
+            .unwrap_or_default()
     };
     assert_eq!(names(&page, "In the binary"), names_in("dependencies"));
     assert_eq!(names(&page, "For tests"), names_in("dev-dependencies"));

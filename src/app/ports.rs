@@ -164,6 +164,9 @@ pub trait Ledger: Send + Sync {
     /// Returns how many lanes run and wait. Its cost does not grow with the number of past lanes.
     fn counts(&self) -> PortResult<Counts>;
 
+    /// Returns the number of the newest event; zero for none.
+    fn newest_event(&self) -> PortResult<u64>;
+
     /// Looks the whole ledger over: the chain and the projection.
     fn check(&self) -> PortResult<LedgerReport>;
 

@@ -66,18 +66,31 @@ fn end_unreachable(context: &Context, row: &LaneRow, error: &str) -> AppResult<(
 }
 
 /// Starts the lanes at the head of the queue while there are slots.
+///
+/// A lane whose lock somebody else holds is left to them. So that no free slot is missed between
+/// two that do this at once, the ledger is looked at again after the last lock was let go: whoever
+/// found a lock held had recorded its event before.
 pub fn promote(context: &Context) -> AppResult<()> {
     if is_inside_a_lane(context) {
         return Ok(());
     }
-    let counts = context.ledger.counts().doing("read the ledger")?;
-    if counts.queued == 0 || counts.running >= context.settings.max_concurrent {
-        return Ok(());
+    loop {
+        let counts = context.ledger.counts().doing("read the ledger")?;
+        if counts.queued == 0 || counts.running >= context.settings.max_concurrent {
+            return Ok(());
+        }
+        let before = context.ledger.newest_event().doing("read the ledger")?;
+        promote_once(context)?;
+        if context.ledger.newest_event().doing("read the ledger")? == before {
+            return Ok(());
+        }
     }
+}
+
+fn promote_once(context: &Context) -> AppResult<()> {
     for row in context.ledger.queued().doing("read the ledger")? {
         let claim = match context.runs.claim(&row.plan.run_dir) {
             Ok(claim) => claim,
-            // Somebody else is starting this one; those behind it are theirs, too.
             Err(error) if error.kind == PortErrorKind::Held => return Ok(()),
             Err(_) => continue,
         };

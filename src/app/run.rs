@@ -53,10 +53,7 @@ fn create_folder(context: &Context, planned: &Planned) -> AppResult<()> {
         .runs
         .create(&planned.plan, &planned.handed, &planned.original, &Environment(sifted.kept))
         .inspect_err(|_| context.runs.discard(&planned.plan))
-        .doing("make the run folder")?;
-    let names = sifted.removed.join("\n");
-    let _best_effort = context.runs.write(&planned.plan.run_dir, "removed-variables.txt", names.as_bytes());
-    Ok(())
+        .doing("make the run folder")
 }
 
 fn book(context: &Context, plan: &Plan, request: &RunRequest) -> AppResult<Ran> {
@@ -71,6 +68,8 @@ fn book(context: &Context, plan: &Plan, request: &RunRequest) -> AppResult<Ran> 
         }
         Verdict::NoSlot { .. } | Verdict::QueueAhead { .. } | Verdict::PathTaken { .. } if waits => {
             drop(claim);
+            // Whoever freed a slot meanwhile found this lane's lock held and left it to us.
+            super::reconcile::promote(context)?;
             match request.wait_slot {
                 Some(limit) => wait_for_slot(context, plan, limit, &verdict),
                 None => Ok(Ran::Queued(Box::new(plan.clone()))),

@@ -73,6 +73,9 @@ pub struct Plan {
     pub base_url: Option<String>,
     /// Names of variables that the caller let through with `--env`.
     pub env_names: Vec<String>,
+    /// Names of the caller's variables that the lane may not see.
+    #[serde(default)]
+    pub removed_variables: Vec<String>,
     /// Ignored files to bring along, from the person's configuration.
     pub checkout_include: Vec<String>,
     /// Command that runs once in the fresh checkout, from the person's configuration.
@@ -182,6 +185,7 @@ pub fn example(lane_id: LaneId) -> Plan {
         codex_home: None,
         base_url: None,
         env_names: Vec::new(),
+        removed_variables: Vec::new(),
         checkout_include: Vec::new(),
         setup: None,
         setup_time: Millis(1000),

@@ -15,7 +15,7 @@ use profile::{chosen_checkout, chosen_profile};
 use worker::worker_cli;
 
 use crate::domain::brief::{Brief, CLAUDE_MAX_BYTES, CODEX_MAX_CHARACTERS};
-use crate::domain::environment::env_name_refusal;
+use crate::domain::environment::{env_name_refusal, sift};
 use crate::domain::ids::LaneId;
 use crate::domain::plan::{PLAN_FORMAT, Plan, RepositoryPlan};
 use crate::domain::profile::Profile;
@@ -52,6 +52,7 @@ pub fn plan(context: &Context, request: &RunRequest) -> AppResult<Planned> {
     } else {
         cwd.clone()
     };
+    let env_names = env_names(context, request)?;
     let plan = Plan {
         format: PLAN_FORMAT,
         created_at: context.clock.now(),
@@ -78,7 +79,8 @@ pub fn plan(context: &Context, request: &RunRequest) -> AppResult<Planned> {
         program: cli.program,
         codex_home: cli.codex_home,
         base_url: cli.base_url,
-        env_names: env_names(context, request)?,
+        removed_variables: sift(&context.surroundings.variables, &env_names).removed,
+        env_names,
         checkout_include: context.settings.checkout_include.clone(),
         setup: if own { context.settings.setup.clone() } else { None },
         setup_time: context.settings.setup_time,

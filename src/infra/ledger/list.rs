@@ -113,6 +113,14 @@ fn rows_of(connection: &Connection, condition: &str, values: impl Params) -> Res
     Ok(lanes)
 }
 
+/// Returns the number of the newest event; zero for none.
+pub(super) fn newest_event(connection: &Connection) -> Result<u64, Fault> {
+    let newest: i64 =
+        connection.prepare_cached("SELECT coalesce(max(seq), 0) FROM events")?.query_row([], |row| row.get(0))?;
+    Ok(newest.unsigned_abs())
+}
+
+/// Counts the lanes that run and those that wait.
 pub(super) fn counts(connection: &Connection) -> Result<Counts, Fault> {
     let count = |condition: &str| -> Result<u32, Fault> {
         let query = format!("SELECT count(*) FROM runs WHERE {condition}");

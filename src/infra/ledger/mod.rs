@@ -156,6 +156,10 @@ impl Ledger for SqliteLedger {
         self.read("counting lanes", list::counts)
     }
 
+    fn newest_event(&self) -> PortResult<u64> {
+        self.read("looking for the newest event", list::newest_event)
+    }
+
     fn check(&self) -> PortResult<LedgerReport> {
         self.read("checking it", check::check)
     }
