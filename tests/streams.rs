@@ -2,6 +2,13 @@
 //!
 //! The recordings lie under `tests/fixtures/`. One without a row in the table fails the tests.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests are not seen as tests, and may fail like them"
+)]
+
 #[path = "streams/recording.rs"]
 mod recording;
 #[path = "streams/table.rs"]
@@ -306,6 +313,38 @@ fn exit_codes_do_not_hide_what_the_stream_says() {
     assert_eq!(codex("exec/plain").classify().report.as_deref(), Some("All done."));
     let late = Recording { exit: ProcessExit::Code(1), ..codex("exec/plain") }.classify();
     assert_eq!(late.report.as_deref(), Some("All done."), "the worker's account is kept");
+}
+
+#[test]
+fn success_with_an_error_inside_is_not_ok() {
+    let run = |name: ProviderName, lines: &str| Recording {
+        provider: name,
+        stream: lines.as_bytes().to_vec(),
+        rollout: None,
+        last_message: None,
+        stderr: String::new(),
+        exit: ProcessExit::Code(0),
+        stopped: None,
+    };
+    let limit = r#"{"type":"turn.failed","error":{"message":"You\u2019ve hit your usage limit. Try again later."}}"#;
+    for (name, lines, expected) in [
+        (ProviderName::Openai, limit, Capped),
+        (ProviderName::Claude, r#"{"type":"result","subtype":"success","is_error":false,"result":""}"#, NoReport),
+        (ProviderName::Claude, r#"{"type":"result","subtype":"success","is_error":true,"result":"no"}"#, WorkerError),
+        (ProviderName::Claude, r#"{"type":"assistant","message":{"id":"m","content":[{"type":"te"#, NoReport),
+        (ProviderName::Openai, r#"{"type":"thread.started","thread_id":"t"}"#, NoReport),
+        (ProviderName::Openai, "", NoReport),
+    ] {
+        assert_eq!(run(name, lines).classify().outcome, expected, "{lines}");
+    }
+    let done = concat!(
+        r#"{"type":"item.completed","item":{"id":"i","type":"agent_message","text":"STATUS: DONE"}}"#,
+        "\n",
+        r#"{"type":"turn.completed","usage":null}"#,
+    );
+    assert_eq!(run(ProviderName::Openai, done).classify().outcome, Ok);
+    let empty_file = Recording { last_message: Some(" \n".into()), ..run(ProviderName::Openai, done) };
+    assert_eq!(empty_file.classify().outcome, NoReport);
 }
 
 #[test]

@@ -136,6 +136,8 @@ pub enum FailureKind {
     Interrupted,
     /// The CLI's own sandbox could not start a single command.
     Sandbox,
+    /// The CLI gave up before it asked a model.
+    Start,
     /// Anything else.
     Other,
 }

@@ -29,7 +29,7 @@ pub(super) const fn failed(kind: FailureKind) -> Outcome {
         FailureKind::Context => Outcome::ContextFull,
         FailureKind::Refusal => Outcome::ModelRefused,
         FailureKind::OutputLimit => Outcome::OutputLimit,
-        FailureKind::Sandbox => Outcome::Error,
+        FailureKind::Sandbox | FailureKind::Start => Outcome::Error,
         FailureKind::Model | FailureKind::Interrupted | FailureKind::Other => Outcome::WorkerError,
     }
 }

@@ -1,7 +1,7 @@
 //! How the end of a Claude Code worker is to be read: exit, stream and error output together.
 
 use super::super::verdict::{exit_words, failed, frame, not_blank, signal, stopped, with_stderr};
-use super::super::{Classification, Evidence, FailureKind};
+use super::super::{Classification, Evidence};
 use crate::domain::outcome::Outcome;
 use crate::domain::worker::ProcessExit;
 
@@ -26,8 +26,10 @@ fn warnings(evidence: &Evidence<'_>) -> Vec<String> {
     {
         warnings.push(format!("the session is `{given}`, asked for was `{asked}`"));
     }
-    // An alias such as `opus` is part of the name of every model that it may stand for.
-    if let Some(model) = evidence.stream.model.as_deref().filter(|model| !model.contains(&evidence.plan.model)) {
+    // An alias such as `opus` is part of the name of every model that it may stand for; what follows
+    // in brackets is a setting, not a name.
+    let asked = evidence.plan.model.split('[').next().unwrap_or_default();
+    if let Some(model) = evidence.stream.model.as_deref().filter(|model| !model.contains(asked)) {
         warnings.push(format!("the worker ran with the model `{model}`, asked for was `{}`", evidence.plan.model));
     }
     let told = ["[claude-code:unrecognized_model]", "Warning: Unknown --effort value"];
@@ -44,21 +46,12 @@ fn judge(evidence: &Evidence<'_>, has_report: bool) -> (Outcome, Option<String>)
     if !stream.clean_end
         && let (Some(text), Some(kind)) = (&stream.failure, stream.failure_kind)
     {
-        return judge_failure(evidence, text, kind);
+        return (failed(kind), Some(text.clone()));
     }
     if stream.clean_end {
         return judge_clean(evidence, has_report);
     }
     judge_cut(evidence)
-}
-
-fn judge_failure(evidence: &Evidence<'_>, text: &str, kind: FailureKind) -> (Outcome, Option<String>) {
-    // A result without a beginning is a start that failed: no model was ever asked.
-    let started = evidence.stream.model.is_some();
-    if !started && kind == FailureKind::Other {
-        return (Outcome::Error, Some(format!("Claude Code did not start: {text}")));
-    }
-    (failed(kind), Some(text.to_owned()))
 }
 
 fn judge_clean(evidence: &Evidence<'_>, has_report: bool) -> (Outcome, Option<String>) {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::super::text::private_folders;
 use super::super::{PoliteSignal, Surroundings, WorkerCommand};
+use crate::domain::time::Millis;
 use crate::domain::worker::SandboxMode;
 
 /// Logins, the preferred one first. Two at once would leave it to the CLI which account pays.
@@ -12,6 +13,9 @@ const LOGINS: [&str; 2] = ["CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_API_KEY"];
 
 /// How often a failing request is sent again. The default of ten takes minutes, for a refused login too.
 const MAX_RETRIES: &str = "4";
+
+/// A command without a `timeout` of its own gets this long. The default of two minutes kills builds.
+const COMMAND_TIME: Millis = Millis::from_secs(600);
 
 /// Returns the command that starts a Claude Code worker. What it may write is confined around it.
 pub(super) fn command(surroundings: &Surroundings<'_>) -> WorkerCommand {
@@ -78,6 +82,9 @@ fn variables(surroundings: &Surroundings<'_>) -> Vec<(String, OsString)> {
     add("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", OsStr::new("1"));
     add("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", OsStr::new("1"));
     add("CLAUDE_CODE_MAX_RETRIES", OsStr::new(MAX_RETRIES));
+    let max_time = surroundings.plan.max_time;
+    add("BASH_DEFAULT_TIMEOUT_MS", OsStr::new(&COMMAND_TIME.min(max_time).0.to_string()));
+    add("BASH_MAX_TIMEOUT_MS", OsStr::new(&max_time.0.to_string()));
     if let Some(base_url) = &surroundings.plan.base_url {
         add("ANTHROPIC_BASE_URL", OsStr::new(base_url));
     }
@@ -135,6 +142,8 @@ mod tests {
         assert_eq!(variable(&command, "CLAUDE_CODE_TMPDIR"), Some("/run/l/tmp"));
         assert_eq!(variable(&command, "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"), Some("1"));
         assert_eq!(variable(&command, "ANTHROPIC_BASE_URL"), None);
+        assert_eq!(variable(&command, "BASH_DEFAULT_TIMEOUT_MS"), Some("600000"));
+        assert_eq!(variable(&command, "BASH_MAX_TIMEOUT_MS"), Some("2700000"));
     }
 
     #[test]

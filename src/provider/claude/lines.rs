@@ -130,6 +130,10 @@ pub(super) struct ResultLine {
     pub(super) errors: Option<Vec<Value>>,
     /// The session.
     pub(super) session_id: Option<String>,
+    /// How often the model was asked.
+    pub(super) num_turns: Option<u64>,
+    /// Set in some results when the CLI gave up before it asked a model.
+    pub(super) startup_failure_reason: Option<Value>,
     /// Why the model stopped.
     pub(super) stop_reason: Option<String>,
     /// Why the turn ended.

@@ -30,7 +30,7 @@ impl Provider for Claude {
     fn notes(&self, plan: &Plan) -> Vec<&'static str> {
         let mut notes = vec![
             "Nobody can be asked: a tool call that needs permission is denied.",
-            "Commands cannot be put in the background; give one that needs more than two minutes a `timeout`.",
+            "Commands cannot be put in the background; give one that needs more than ten minutes a `timeout`.",
         ];
         match plan.sandbox {
             SandboxMode::WorkspaceWrite => {

@@ -23,7 +23,11 @@ pub(super) fn failure_kind(result: &ResultLine, hints: &Hints) -> FailureKind {
     let terminal = result.terminal_reason.as_deref().unwrap_or_default();
     let assistant = hints.assistant_error.as_deref().unwrap_or_default();
     let status = result.api_error_status;
-    if api_error == "usage_limit_reached" || assistant == "billing_error" {
+    let never_asked = result.subtype.as_deref() == Some("error_during_execution") && result.num_turns == Some(0);
+    if never_asked || result.startup_failure_reason.is_some() {
+        return FailureKind::Start;
+    }
+    if api_error == "usage_limit_reached" || assistant == "billing_error" || tells_of_a_limit(result) {
         return FailureKind::UsageLimit;
     }
     if assistant == "rate_limit" || status == Some(429) {
@@ -49,6 +53,12 @@ pub(super) fn failure_kind(result: &ResultLine, hints: &Hints) -> FailureKind {
     }
     let endpoint = api_error == "connection_failed" || matches!(assistant, "server_error" | "overloaded" | "unknown");
     if endpoint || status.is_some_and(|status| status >= 500) { FailureKind::Endpoint } else { FailureKind::Other }
+}
+
+/// Whether the text is the one that people see at their usage limit.
+fn tells_of_a_limit(result: &ResultLine) -> bool {
+    let text = result_text(result).unwrap_or_default().to_lowercase();
+    text.contains("usage limit") || (text.starts_with("you've hit your") && text.contains("limit"))
 }
 
 /// The text of a failure.
@@ -97,5 +107,55 @@ pub(super) fn rate_limit(info: &Value) -> WorkerEvent {
         used_percent: window.and_then(share).map(|share| share * 100.0),
         resets_at: seconds(info).or_else(|| window.and_then(seconds)).map(Timestamp::from_unix_s),
         rejected: info.get("status").and_then(Value::as_str) == Some("rejected") && !over,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::text::read;
+    use super::*;
+
+    fn kind(line: &str, hints: &Hints) -> FailureKind {
+        failure_kind(&read(line.as_bytes()).unwrap(), hints)
+    }
+
+    #[test]
+    fn failures_are_told_apart_by_whatever_says_most() {
+        let said = |word: &str| Hints { assistant_error: Some(word.to_owned()), rejected: false };
+        let none = Hints::default();
+        for (line, hints, expected) in [
+            (r#"{"api_error":"usage_limit_reached","api_error_status":429}"#, &none, FailureKind::UsageLimit),
+            (r#"{"result":"You've hit your weekly limit \u00b7 resets 1pm"}"#, &none, FailureKind::UsageLimit),
+            (r#"{"api_error_status":429}"#, &said("rate_limit"), FailureKind::Endpoint),
+            (r#"{"api_error_status":429}"#, &Hints { rejected: true, ..none.clone() }, FailureKind::UsageLimit),
+            (r#"{"api_error_status":403}"#, &none, FailureKind::Login),
+            (r#"{"api_error_status":529}"#, &none, FailureKind::Endpoint),
+            (r#"{"api_error":"connection_failed"}"#, &said("server_error"), FailureKind::Endpoint),
+            (r#"{"stop_reason":"refusal"}"#, &said("invalid_request"), FailureKind::Refusal),
+            (r#"{"terminal_reason":"prompt_too_long","api_error_status":400}"#, &none, FailureKind::Context),
+            (r#"{"terminal_reason":"aborted_tools"}"#, &none, FailureKind::Interrupted),
+            (r#"{"startup_failure_reason":"x","result":"usage limit"}"#, &none, FailureKind::Start),
+            (r#"{"subtype":"error_during_execution","num_turns":0}"#, &none, FailureKind::Start),
+            (r#"{"is_error":true,"subtype":"success"}"#, &none, FailureKind::Other),
+        ] {
+            assert_eq!(kind(line, hints), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_reading_is_that_of_the_window_it_names() {
+        let info = serde_json::json!({
+            "status": "rejected", "rateLimitType": "seven_day", "resetsAt": 9,
+            "unifiedWindows": {"five_hour": {"utilization": 0.9}, "seven_day": {"utilization": 1.0, "resetsAt": 9}},
+        });
+        let event = WorkerEvent::RateLimit {
+            used_percent: Some(100.0),
+            resets_at: Some(Timestamp::from_unix_s(9)),
+            rejected: true,
+        };
+        assert_eq!(rate_limit(&info), event);
+        let silent = WorkerEvent::RateLimit { used_percent: None, resets_at: None, rejected: false };
+        assert_eq!(rate_limit(&serde_json::json!({"status": "allowed"})), silent);
+        assert_eq!(rate_limit(&serde_json::json!(7)), silent);
     }
 }
