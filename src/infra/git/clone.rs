@@ -86,9 +86,7 @@ pub(super) fn finish(
     if !made.brought.is_empty() {
         include::exclude_brought(git_dir, plan, &made.exclude, &made.brought)?;
     }
-    let index = git_dir.join("index");
-    let copied = std::fs::copy(&index, record::base_index(plan));
-    copied.map_err(|error| PortError::io(format!("copy {}", index.display()), &error))?;
+    files::copy_index(&git_dir.join("index"), &record::base_index(plan))?;
     Note::Made.write(&plan.run_dir, made)
 }
 

@@ -46,6 +46,19 @@ pub(super) fn write(path: &Path, content: impl AsRef<[u8]>) -> PortResult<()> {
     fs::write(path, content).map_err(|error| PortError::io(format!("write {}", path.display()), &error))
 }
 
+/// Copies an index with the time of its last change.
+///
+/// Git trusts a file's size and time only if the index is younger than the file's second. A copy
+/// that looks younger than it is would hide an edit of the same size in the second of the checkout.
+pub(super) fn copy_index(from: &Path, to: &Path) -> PortResult<()> {
+    let copy = || {
+        let written = from.metadata()?.modified()?;
+        fs::copy(from, to)?;
+        OpenOptions::new().write(true).open(to)?.set_modified(written)
+    };
+    copy().map_err(|error| PortError::io(format!("copy {}", from.display()), &error))
+}
+
 /// Writes a private file (0600) by rename after fsync.
 pub(super) fn write_synced(path: &Path, content: &[u8]) -> PortResult<()> {
     let failed = |error: std::io::Error| PortError::io(format!("write {}", path.display()), &error);

@@ -206,6 +206,5 @@ pub(super) fn replace_git_folder(plan: &Plan, made: &Made, index: &Path) -> Port
     }
     // A lock that the worker left in its own entry; no process of it is alive.
     files::remove_tree(&admin.join("index.lock"))?;
-    let bytes = std::fs::read(index).map_err(|error| PortError::io("read the index", &error))?;
-    files::write_synced(&admin.join("index"), &bytes)
+    files::copy_index(index, &admin.join("index"))
 }

@@ -42,8 +42,8 @@ impl Scratch {
         folder.write(&git_dir)?;
         let excludes = git_dir.join("excludes");
         ignore_rules::write(git, &git_dir, base, made, &excludes)?;
-        if let Some(bytes) = files::read_plain(index, 4 * 1024 * 1024 * 1024) {
-            files::write(&git_dir.join("index"), bytes)?;
+        if index.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
+            files::copy_index(index, &git_dir.join("index"))?;
         }
         Ok(Self { git_dir, excludes, work_tree: plan.checkout_path.clone() })
     }

@@ -306,8 +306,7 @@ impl Work<'_> {
         let fresh = files::sibling(&self.plan.checkout_path, ".lane-git");
         files::remove_tree(&fresh)?;
         folder.write(&fresh)?;
-        let copied = std::fs::copy(scratch.git_dir.join("index"), fresh.join("index"));
-        copied.map_err(|error| PortError::io("copy the index", &error))?;
+        files::copy_index(&scratch.git_dir.join("index"), &fresh.join("index"))?;
         let place = self.plan.checkout_path.join(".git");
         files::remove_tree(&place)?;
         files::rename(&fresh, &place)
