@@ -1,5 +1,7 @@
 //! The ledger on a real disk: transitions, admission, search, damage, many writers, many lanes.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up must fail at once")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Barrier;
@@ -609,4 +611,66 @@ proptest! {
         prop_assert_eq!(ledger.recent(&LaneFilter::default()).unwrap(), before);
         prop_assert_eq!(ledger.counts().unwrap(), counts);
     }
+}
+
+/// Samples of the formats that were released. They are never written anew: each must load for ever.
+const SAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/formats");
+
+#[test]
+fn a_database_of_format_1_loads_for_ever() {
+    let folder = TempDir::new().unwrap();
+    std::fs::copy(format!("{SAMPLES}/1/lane.db"), folder.path().join("lane.db")).unwrap();
+    let ledger = ledger(&folder);
+    let word = |row: &lane::app::ports::LaneRow| (row.plan.lane_id.to_string(), row.state.word());
+    let lanes: Vec<(String, &str)> = ledger.recent(&LaneFilter::default()).unwrap().iter().map(word).collect();
+    let expected = [
+        ("20261201-004854-job-4-0004", "queued"),
+        ("20261201-004854-job-3-0003", "working"),
+        ("20261201-004854-job-2-0002", "preparing"),
+        ("20261201-004854-job-1-0001", "ended"),
+    ];
+    assert_eq!(lanes, expected.map(|(id, word)| (id.to_owned(), word)));
+    let end = ledger.lane(&plan(1).lane_id).unwrap().unwrap().end.unwrap();
+    assert_eq!((end.outcome, end.finished_at), (Outcome::Timeout, at(40)));
+    assert_sound(&ledger, 10);
+    // It can be gone on with, and its projection can be made anew.
+    ledger.append(&plan(3).lane_id, &LaneEvent::CancelRequested, at(50)).unwrap();
+    ledger.rebuild().unwrap();
+    assert_sound(&ledger, 11);
+}
+
+#[test]
+fn a_plan_of_format_1_loads_for_ever() {
+    let text = std::fs::read_to_string(format!("{SAMPLES}/1/plan.json")).unwrap();
+    let mut expected = writing(2, &["/a"]);
+    expected.label = Some("a label".into());
+    expected.queue = true;
+    assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), expected);
+}
+
+#[test]
+#[ignore = "writes the sample of a format before its release: LANE_WRITE_SAMPLE=1"]
+fn write_the_sample_of_format_1() {
+    assert!(is_set("LANE_WRITE_SAMPLE"), "started by hand");
+    let folder = TempDir::new().unwrap();
+    let ledger = ledger(&folder);
+    let mut second = writing(2, &["/a"]);
+    second.label = Some("a label".into());
+    second.queue = true;
+    let plans = [plan(1), second, plan(3), plan(4)];
+    for plan in &plans {
+        ledger.admit(plan, true, 3, at(10)).unwrap();
+        if plan != &plans[3] {
+            ledger.append(&plan.lane_id, &LaneEvent::PrepareStarted, at(20)).unwrap();
+        }
+    }
+    let third = &plans[2].lane_id;
+    ledger.append(third, &event(&plans[2], 1, at(30)), at(30)).unwrap();
+    ledger.append(third, &event(&plans[2], 3, at(35)), at(35)).unwrap();
+    ledger.append(&plans[0].lane_id, &ended(&plans[0], Outcome::Timeout, at(40)), at(40)).unwrap();
+    raw(folder.path()).query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    let samples = format!("{SAMPLES}/1");
+    std::fs::create_dir_all(&samples).unwrap();
+    std::fs::copy(folder.path().join("lane.db"), format!("{samples}/lane.db")).unwrap();
+    std::fs::write(format!("{samples}/plan.json"), serde_json::to_vec_pretty(&plans[1]).unwrap()).unwrap();
 }
