@@ -65,6 +65,7 @@ fn plan(number: u32) -> Plan {
         codex_home: Some("/home/someone/.codex".into()),
         base_url: None,
         env_names: Vec::new(),
+        removed_variables: Vec::new(),
         checkout_include: Vec::new(),
         setup: None,
         setup_time: Millis(1000),

@@ -112,15 +112,35 @@ fn refused_arguments(output: &Output, error: &clap::Error) -> u8 {
             output.text(&error.render().to_string());
             0
         }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+            let refusal =
+                Refusal::usage("no subcommand is given", "say what to do, such as `lane run`; see `lane --help`");
+            let answer = Answer::Refused(Refused::from(refusal));
+            output.answer(&answer);
+            exit::code(&answer)
+        }
         _ => {
-            let text = error.render().to_string();
-            let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-            let first = lines.next().unwrap_or("the arguments are wrong").trim_start_matches("error: ").to_owned();
-            let rest: Vec<&str> = lines.filter(|line| !line.starts_with("For more information")).collect();
-            let hint = if rest.is_empty() { "see `lane --help`".to_owned() } else { rest.join(" ") };
-            let answer = Answer::Refused(Refused::from(Refusal::usage(first, hint)));
+            let (wrong, hint) = split_usage(&error.render().to_string());
+            let answer = Answer::Refused(Refused::from(Refusal::usage(wrong, hint)));
             output.answer(&answer);
             exit::code(&answer)
         }
     }
+}
+
+/// Splits the parser's text into what is wrong and the way on.
+fn split_usage(text: &str) -> (String, String) {
+    let (mut wrong, mut hint) = (Vec::new(), Vec::new());
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let is_way_on =
+            ["Usage:", "tip:", "[possible values", "For more information"].iter().any(|word| line.starts_with(word));
+        if line.starts_with("For more information") {
+            hint.push("see `lane --help`");
+        } else if is_way_on || !hint.is_empty() {
+            hint.push(line);
+        } else {
+            wrong.push(line.trim_start_matches("error: "));
+        }
+    }
+    (wrong.join(" "), hint.join(" "))
 }

@@ -155,7 +155,7 @@ impl Settings {
             Some(text) => parse_duration(text).map_err(|error| InvalidConfig(format!("{key}: {error}"))),
         };
         Ok(Self {
-            max_concurrent: at_least_one(file.max_concurrent.unwrap_or(default.max_concurrent))?,
+            max_concurrent: at_least_one("max_concurrent", file.max_concurrent.unwrap_or(default.max_concurrent))?,
             checkout_root: file.checkout_root,
             codex_bin: file.providers.openai.bin,
             claude_bin: file.providers.claude.bin,
@@ -187,7 +187,7 @@ impl Settings {
                 .trim()
                 .parse()
                 .map_err(|_| InvalidConfig(format!("LANE_MAX_CONCURRENT is `{text}`, not a whole number from 1")))?;
-            self.max_concurrent = self.max_concurrent.min(at_least_one(cap)?);
+            self.max_concurrent = self.max_concurrent.min(at_least_one("LANE_MAX_CONCURRENT", cap)?);
         }
         self.checkout_root = path("LANE_WORKTREE_ROOT")?.or(self.checkout_root);
         self.codex_bin = path("LANE_CODEX_BIN")?.or(self.codex_bin);
@@ -202,12 +202,11 @@ impl Settings {
     }
 }
 
-fn at_least_one(cap: u32) -> Result<u32, InvalidConfig> {
+fn at_least_one(key: &str, cap: u32) -> Result<u32, InvalidConfig> {
     if cap == 0 {
-        Err(InvalidConfig("max_concurrent is 0; at least one lane must be able to run".into()))
-    } else {
-        Ok(cap)
+        return Err(InvalidConfig(format!("{key} is 0; at least one lane must be able to run")));
     }
+    Ok(cap)
 }
 
 fn base_url(key: &str, url: Option<String>) -> Result<Option<String>, InvalidConfig> {

@@ -46,6 +46,7 @@ pub(super) fn plan(provider: ProviderName) -> Plan {
         codex_home: Some("/home/u/.codex".into()),
         base_url: None,
         env_names: vec![],
+        removed_variables: vec![],
         checkout_include: vec![],
         setup: None,
         setup_time: Millis::from_secs(600),

@@ -31,7 +31,7 @@ fn bad_arguments() {
         (vec!["run", "--task", "x", "--profile", "auto"], "auto"),
         (vec!["run", "--task", "x"], "profile"),
         (vec!["run", "--task", "x", "--retry-of", "y"], "--retry-of"),
-        (vec!["run", "--task", "x", "--profile", "implement", "--model", "--yolo"], "--model"),
+        (vec!["run", "--task", "x", "--profile", "implement", "--model", "a b"], "a b"),
         (vec!["run", "--task", "x", "--profile", "opus", "--env", "LANE_ID"], "LANE_ID"),
         (vec!["run", "--task", "x", "--profile", "opus", "--env", "NOT_SET_HERE"], "NOT_SET_HERE"),
         (vec!["run", "--task", "x", "--profile", "opus", "--holdout", " "], "--holdout"),

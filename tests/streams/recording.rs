@@ -54,6 +54,7 @@ pub fn plan(provider: ProviderName, model: &str) -> Plan {
         codex_home: Some("/home/user/.codex".into()),
         base_url: None,
         env_names: vec![],
+        removed_variables: vec![],
         checkout_include: vec![],
         setup: None,
         setup_time: Millis::from_secs(600),

@@ -40,7 +40,10 @@ impl LeadConfig {
     /// Asks git for the configuration that holds in `git_dir`.
     pub(super) fn load(git: &GitCli, git_dir: &Path) -> PortResult<Self> {
         let output = git.on(git_dir).args(["config", "--list", "--show-scope", "-z"]).require()?;
-        Ok(Self { settings: parse(&output.stdout) })
+        let mut settings = parse(&output.stdout);
+        // What Lane itself sets for its own commands is not the lead's.
+        settings.retain(|setting| setting.scope != "command");
+        Ok(Self { settings })
     }
 
     /// Returns the settings of the file that all checkouts of a repository share.
