@@ -23,6 +23,17 @@ pub(super) fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
     serde_json::from_slice(line).ok()
 }
 
+/// The value of `type` where a line begins with it, read without walking the whole line.
+///
+/// A line of many megabytes is then walked once and not twice. That the rest of the line is well
+/// formed is for the next reader to find out.
+pub(super) fn leading_type(line: &[u8]) -> Option<&str> {
+    let rest = line.strip_prefix(b"{\"type\":\"")?;
+    let end = rest.iter().position(|byte| !byte.is_ascii_alphanumeric() && !b"._".contains(byte))?;
+    let (word, rest) = rest.split_at_checked(end)?;
+    rest.starts_with(b"\"").then(|| std::str::from_utf8(word).ok())?
+}
+
 /// Whether a line holds nothing but white space.
 pub(super) fn is_blank(line: &[u8]) -> bool {
     line.iter().all(u8::is_ascii_whitespace)
@@ -67,6 +78,14 @@ mod tests {
         assert_eq!(clip("abc", 2), "ab");
         assert_eq!(clip("a\u{e9}b", 2), "a");
         assert_eq!(clip("\u{e9}", 1), "");
+    }
+
+    #[test]
+    fn only_a_plain_type_at_the_start_is_taken_from_there() {
+        assert_eq!(leading_type(br#"{"type":"turn.failed","x":1}"#), Some("turn.failed"));
+        for line in [r#"{"x":1,"type":"a"}"#, r#"{"type":"a\u0062"}"#, r#"{"type":"a"#, r#"{"type":7}"#, ""] {
+            assert_eq!(leading_type(line.as_bytes()), None, "{line}");
+        }
     }
 
     #[test]

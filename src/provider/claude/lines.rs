@@ -3,9 +3,13 @@
 //! Keys come in any order and unknown ones are skipped over, so that a newer CLI stays readable.
 
 use std::borrow::Cow;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+
+use super::super::text::{SHORT_MAX_BYTES, clip};
 
 /// What kind of line it is.
 #[derive(Deserialize)]
@@ -97,16 +101,96 @@ pub(super) struct Block {
 
 /// `user`: results of tools, or words that the CLI put in itself.
 #[derive(Deserialize)]
-pub(super) struct User {
+pub(super) struct User<'a> {
     /// The message.
-    pub(super) message: UserMessage,
+    #[serde(borrow)]
+    pub(super) message: UserMessage<'a>,
 }
 
 /// A message to the model.
 #[derive(Deserialize)]
-pub(super) struct UserMessage {
+pub(super) struct UserMessage<'a> {
     /// A text or blocks.
-    pub(super) content: Value,
+    #[serde(borrow)]
+    pub(super) content: Content<'a>,
+}
+
+/// The content of a message to the model.
+pub(super) enum Content<'a> {
+    /// One text.
+    Text(Cow<'a, str>),
+    /// Blocks.
+    Blocks(Vec<UserBlock<'a>>),
+    /// Nothing that is read.
+    Other,
+}
+
+/// A block of a message to the model.
+#[derive(Deserialize)]
+pub(super) struct UserBlock<'a> {
+    /// `tool_result`, `text`, ...
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Cow<'a, str>,
+    /// Of a text.
+    #[serde(borrow)]
+    pub(super) text: Option<Cow<'a, str>>,
+    /// Of a result: of which call.
+    #[serde(borrow)]
+    pub(super) tool_use_id: Option<Cow<'a, str>>,
+    /// Of a result: whether the call failed.
+    pub(super) is_error: Option<bool>,
+    /// Of a result: what the model is told.
+    #[serde(borrow)]
+    pub(super) content: Option<Content<'a>>,
+}
+
+impl Content<'_> {
+    /// The first text in it.
+    pub(super) fn first_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Blocks(blocks) => blocks.first()?.text.as_deref(),
+            Self::Other => None,
+        }
+    }
+}
+
+/// Reads a text or blocks without keeping a copy; anything else is skipped over.
+struct ContentVisitor;
+
+impl<'de> Visitor<'de> for ContentVisitor {
+    type Value = Content<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text or a list of blocks")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Content::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        // Only how it begins is ever looked at.
+        Ok(Content::Text(Cow::Owned(clip(text, SHORT_MAX_BYTES))))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut blocks = Vec::new();
+        while let Some(block) = seq.next_element()? {
+            blocks.push(block);
+        }
+        Ok(Content::Blocks(blocks))
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Content::Other)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ContentVisitor)
+    }
 }
 
 /// `rate_limit_event`.

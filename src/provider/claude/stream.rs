@@ -3,10 +3,12 @@
 use serde_json::Value;
 
 use super::super::text::{
-    ID_MAX_BYTES, LIST_MAX, REPORT_MAX_BYTES, SAID_MAX_BYTES, SHORT_MAX_BYTES, clip, is_blank, note, read,
+    ID_MAX_BYTES, LIST_MAX, REPORT_MAX_BYTES, SAID_MAX_BYTES, SHORT_MAX_BYTES, clip, is_blank, leading_type, note, read,
 };
 use super::super::{Decoder, FailureKind, StreamSummary};
-use super::lines::{ApiRetry, Assistant, Denied, Head, Init, RateLimitLine, ResultLine, Told, User};
+use super::lines::{
+    ApiRetry, Assistant, Content, Denied, Head, Init, RateLimitLine, ResultLine, Told, User, UserBlock,
+};
 use super::tools::{OpenCalls, delay, notice};
 use super::turn::{Hints, failure_kind, failure_text, rate_limit, result_text, tokens};
 use crate::domain::time::Timestamp;
@@ -54,6 +56,11 @@ impl Decoder for StreamDecoder {
 impl StreamDecoder {
     /// `None` if the line cannot be read.
     fn take(&mut self, line: &[u8]) -> Option<Vec<WorkerEvent>> {
+        match leading_type(line) {
+            Some("assistant") => return Some(self.assistant(read(line)?)),
+            Some("user") => return Some(self.user(&read::<User<'_>>(line)?.message.content)),
+            Some(_) | None => {}
+        }
         let head: Head<'_> = read(line)?;
         Some(match (head.kind.as_ref(), head.subtype.as_deref()) {
             ("system", Some("init")) => self.init(read(line)?),
@@ -63,7 +70,7 @@ impl StreamDecoder {
                 self.told(read(line)?, head.subtype.as_deref().unwrap_or_default())
             }
             ("assistant", _) => self.assistant(read(line)?),
-            ("user", _) => self.user(&read::<User>(line)?.message.content),
+            ("user", _) => self.user(&read::<User<'_>>(line)?.message.content),
             ("rate_limit_event", _) => vec![self.rate_limit(&read::<RateLimitLine>(line)?.rate_limit_info)],
             ("result", _) => self.result(&read(line)?),
             (_, _) => Vec::new(),
@@ -135,16 +142,23 @@ impl StreamDecoder {
         }
     }
 
-    fn user(&mut self, content: &Value) -> Vec<WorkerEvent> {
-        let mut events = Vec::new();
-        for block in content.as_array().into_iter().flatten() {
-            match block.get("type").and_then(Value::as_str) {
-                Some("tool_result") => events.extend(self.calls.end(block)),
-                Some(_) | None => self.interrupted(block.get("text").and_then(Value::as_str)),
+    fn user(&mut self, content: &Content<'_>) -> Vec<WorkerEvent> {
+        match content {
+            Content::Text(text) => {
+                self.interrupted(Some(text));
+                Vec::new()
             }
+            Content::Blocks(blocks) => blocks.iter().filter_map(|block| self.user_block(block)).collect(),
+            Content::Other => Vec::new(),
         }
-        self.interrupted(content.as_str());
-        events
+    }
+
+    fn user_block(&mut self, block: &UserBlock<'_>) -> Option<WorkerEvent> {
+        if block.kind == "tool_result" {
+            return self.calls.end(block);
+        }
+        self.interrupted(block.text.as_deref());
+        None
     }
 
     fn interrupted(&mut self, text: Option<&str>) {

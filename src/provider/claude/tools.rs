@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::super::text::{ID_MAX_BYTES, LIST_MAX, SHORT_MAX_BYTES, clip};
-use super::lines::Block;
+use super::lines::{Block, UserBlock};
 use crate::domain::time::Millis;
 use crate::domain::worker::WorkerEvent;
 
@@ -47,9 +47,9 @@ impl OpenCalls {
     }
 
     /// Takes a result of a tool and returns what it shows.
-    pub(super) fn end(&mut self, result: &Value) -> Option<WorkerEvent> {
-        let call_id = clip(result.get("tool_use_id").and_then(Value::as_str)?, ID_MAX_BYTES);
-        let failed = result.get("is_error").and_then(Value::as_bool).unwrap_or(false);
+    pub(super) fn end(&mut self, result: &UserBlock<'_>) -> Option<WorkerEvent> {
+        let call_id = clip(result.tool_use_id.as_deref()?, ID_MAX_BYTES);
+        let failed = result.is_error.unwrap_or(false);
         match self.0.remove(&call_id)? {
             Call::Command(command) => {
                 let exit_code = if failed { exit_code(result) } else { Some(0) };
@@ -79,9 +79,8 @@ impl OpenCalls {
 
 /// The code in `Exit code 3`, with which the result of a failed command begins; a denied or blocked
 /// command has none.
-fn exit_code(result: &Value) -> Option<i32> {
-    let content = result.get("content")?;
-    let text = content.as_str().or_else(|| content.pointer("/0/text").and_then(Value::as_str))?;
+fn exit_code(result: &UserBlock<'_>) -> Option<i32> {
+    let text = result.content.as_ref()?.first_text()?;
     text.strip_prefix("Exit code ")?.split_whitespace().next()?.parse().ok()
 }
 

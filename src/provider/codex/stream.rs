@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::super::text::{
-    ID_MAX_BYTES, LIST_MAX, REPORT_MAX_BYTES, SAID_MAX_BYTES, SHORT_MAX_BYTES, clip, is_blank, note, read,
+    ID_MAX_BYTES, LIST_MAX, REPORT_MAX_BYTES, SAID_MAX_BYTES, SHORT_MAX_BYTES, clip, is_blank, leading_type, note, read,
 };
 use super::super::{Decoder, FailureKind, StreamSummary};
 use super::failure;
@@ -123,19 +123,22 @@ impl Decoder for StreamDecoder {
 impl StreamDecoder {
     /// `None` if the line cannot be read.
     fn take(&mut self, line: &[u8]) -> Option<Vec<WorkerEvent>> {
-        let head: Head<'_> = read(line)?;
-        Some(match head.kind.as_ref() {
+        let kind = match leading_type(line) {
+            Some(kind) => Cow::Borrowed(kind),
+            None => read::<Head<'_>>(line)?.kind,
+        };
+        Some(match kind.as_ref() {
             "thread.started" => self.thread_started(&read::<Thread>(line)?.thread_id),
-            "turn.started" => {
-                self.summary.clean_end = false;
-                Vec::new()
-            }
             "item.started" => self.item_started(read::<ItemLine<Item>>(line)?.item),
             "item.completed" => self.item_completed(read::<ItemLine<Item>>(line)?.item, line),
             "turn.completed" => self.turn_completed(read::<Completed>(line)?.usage),
             "turn.failed" => self.turn_failed(read::<Failed>(line)?.error.and_then(|error| error.message)),
             "error" => self.error(&read::<Message>(line)?.message.unwrap_or_default()),
-            _ => Vec::new(),
+            other => {
+                read::<Head<'_>>(line)?;
+                self.summary.clean_end &= other != "turn.started";
+                Vec::new()
+            }
         })
     }
 
