@@ -16,6 +16,10 @@
 //! * [`cli`]: the front door. It holds no rule.
 //! * [`wiring`]: the only module that knows all of them.
 
+// A test may panic and print; the product may not.
+#![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![warn(clippy::print_stdout, clippy::print_stderr, clippy::exit)]
+
 pub mod app;
 pub mod cli;
 pub mod domain;

@@ -121,7 +121,7 @@ fn against_commit(
         let inside = entry.path.ancestors().any(|part| wanted.contains(part));
         let out = entry.path.starts_with(".git") || pointers.contains(&entry.path) || entry.kind == Kind::Special;
         let rebuilt = entry.path.ancestors().any(|part| left_out_folders.contains(part));
-        let bare = entry.kind == Kind::Folder && (entry.is_empty || inside) && !(rebuilt && !inside);
+        let bare = entry.kind == Kind::Folder && (entry.is_empty || inside) && (inside || !rebuilt);
         if out {
             continue;
         }
