@@ -198,5 +198,5 @@ fn supervise_lane(snapshot: &EnvironmentSnapshot, run_dir: &Path, arguments: &[O
 fn introduce(context: &Context, run_dir: &Path) -> AppResult<()> {
     let identity = context.processes.own_identity().doing("read this process's identity")?;
     let text = serde_json::to_vec(&identity).unwrap_or_default();
-    context.runs.write(run_dir, "supervisor.json", &text).doing("say who supervises")
+    context.runs.note(run_dir, "supervisor.json", &text).doing("say who supervises")
 }

@@ -263,13 +263,26 @@ pub trait Git: Send + Sync {
     fn version(&self) -> PortResult<String>;
 }
 
+/// Files on their way to the disk.
+pub trait Syncing {
+    /// Waits until they are there.
+    fn finish(self: Box<Self>) -> PortResult<()>;
+}
+
 /// Everything that makes up a run folder.
 pub trait RunFolders: Send + Sync {
-    /// Makes the folder (0700) with the worker's brief and the plan, synced to the disk.
+    /// Makes the folder (0700) with the worker's brief and the plan, and begins to bring it to the
+    /// disk in the background.
     ///
     /// `brief` is what the worker is handed, `original` what the lead wrote, `environment` the
-    /// variables that the lane may see.
-    fn create(&self, plan: &Plan, brief: &str, original: &str, environment: &Environment) -> PortResult<()>;
+    /// variables that the lane may see. Nobody may be told of the lane before [`Syncing::finish`].
+    fn create(
+        &self,
+        plan: &Plan,
+        brief: &str,
+        original: &str,
+        environment: &Environment,
+    ) -> PortResult<Box<dyn Syncing>>;
 
     /// Removes a folder that was never admitted.
     fn discard(&self, plan: &Plan);
@@ -297,6 +310,10 @@ pub trait RunFolders: Send + Sync {
 
     /// Writes a file of the run folder (0600) by rename after fsync.
     fn write(&self, run_dir: &Path, name: &str, content: &[u8]) -> PortResult<()>;
+
+    /// Writes a file of the run folder (0600) by rename, without bringing it to the disk: for what
+    /// is worth nothing after a power loss.
+    fn note(&self, run_dir: &Path, name: &str, content: &[u8]) -> PortResult<()>;
 
     /// Returns a file of the run folder, or `None` if it is not there; at most `limit_bytes` from its end.
     fn read_tail(&self, run_dir: &Path, name: &str, limit_bytes: u64) -> PortResult<Option<Vec<u8>>>;

@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::error::{AppResult, Doing};
 use super::planning::{Planned, plan};
-use super::ports::{Claim, Environment};
+use super::ports::{Claim, Environment, Syncing};
 use super::reconcile::reconcile;
 use super::request::RunRequest;
 use crate::domain::admission::Verdict;
@@ -33,21 +33,27 @@ pub fn run(context: &Context, request: &RunRequest) -> AppResult<Ran> {
         return Ok(Ran::Routed(Box::new(planned.plan)));
     }
     reconcile(context)?;
-    create_folder(context, &planned)?;
+    let syncing = create_folder(context, &planned)?;
     let plan = planned.plan;
-    match book(context, &plan, request) {
-        Ok(ran) => Ok(ran),
-        Err(error) => {
+    let booked = book(context, &plan, request);
+    match (booked, syncing.finish().doing("bring the run folder to the disk")) {
+        (Ok(ran), Ok(())) => Ok(ran),
+        (Err(error), _) => {
             // Before it was admitted a lane leaves nothing behind; after, the ledger knows it.
             if !matches!(context.ledger.lane(&plan.lane_id), Ok(Some(_))) {
                 context.runs.discard(&plan);
             }
             Err(error)
         }
+        (Ok(_), Err(error)) => {
+            // The caller is told that nothing runs, so nothing may go on running.
+            super::cancel::cancel(context, &plan.lane_id)?;
+            Err(error)
+        }
     }
 }
 
-fn create_folder(context: &Context, planned: &Planned) -> AppResult<()> {
+fn create_folder(context: &Context, planned: &Planned) -> AppResult<Box<dyn Syncing>> {
     let sifted = sift(&context.surroundings.variables, &planned.plan.env_names);
     context
         .runs

@@ -28,7 +28,10 @@ use crate::provider::{Decoder, PoliteSignal, provider};
 
 /// Looks after the lane of `run_dir` to its end, and moves the queue on.
 pub fn supervise(context: &Context, run_dir: &Path) -> AppResult<()> {
-    let plan = context.runs.load_plan(run_dir).doing("read the plan")?;
+    // The ledger knows the plan; the file is for people, and may not have survived a power loss.
+    let name = run_dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let lane_id = super::lanes::find(context, name)?;
+    let plan = require_lane(context, &lane_id)?.plan;
     let ended = look_after(context, &plan);
     if let Err(error) = &ended {
         end_after_failure(context, &plan, error)?;

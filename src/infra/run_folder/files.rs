@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 
-use crate::app::ports::{PortError, PortErrorKind, PortResult};
+use crate::app::ports::{PortError, PortErrorKind, PortResult, Syncing};
 
 /// Makes the folder, which must not be there yet, and those above it. All are private.
 pub(super) fn make_folder(run_dir: &Path) -> PortResult<()> {
@@ -30,12 +30,11 @@ pub(super) fn make_folder(run_dir: &Path) -> PortResult<()> {
     }
 }
 
-/// Writes new files and brings them, their folder and its name to the disk.
+/// Writes new files, and begins to bring them, their folder and its name to the disk.
 ///
-/// All are written before the first is synced: a journaling filesystem then has little left to do
-/// for the others.
-pub(super) fn write_new(run_dir: &Path, contents: &[(&str, Vec<u8>)]) -> PortResult<()> {
-    let mut written = Vec::with_capacity(contents.len());
+/// The calls that sync run side by side: a journaling filesystem then commits once for all of them.
+pub(super) fn write_new(run_dir: &Path, contents: &[(&str, Vec<u8>)]) -> PortResult<NewFiles> {
+    let mut written = Vec::with_capacity(contents.len() + 2);
     for (name, content) in contents {
         let path = path_of(run_dir, name)?;
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
@@ -43,11 +42,37 @@ pub(super) fn write_new(run_dir: &Path, contents: &[(&str, Vec<u8>)]) -> PortRes
         file.write_all(content).map_err(|error| failed("writing", &path, &error))?;
         written.push((path, file));
     }
-    for (path, file) in &written {
-        file.sync_all().map_err(|error| failed("syncing", path, &error))?;
+    for folder in [Some(run_dir), run_dir.parent()].into_iter().flatten() {
+        let file = File::open(folder).map_err(|error| failed("opening", folder, &error))?;
+        written.push((folder.to_owned(), file));
     }
-    sync_folder(run_dir)?;
-    run_dir.parent().map_or(Ok(()), sync_folder)
+    let sync = |(path, file): (PathBuf, File)| {
+        std::thread::spawn(move || file.sync_all().map_err(|error| failed("syncing", &path, &error)))
+    };
+    Ok(NewFiles(written.into_iter().map(sync).collect()))
+}
+
+/// New files on their way to the disk.
+pub(super) struct NewFiles(Vec<std::thread::JoinHandle<PortResult<()>>>);
+
+impl Syncing for NewFiles {
+    fn finish(self: Box<Self>) -> PortResult<()> {
+        let died = || PortError::other("syncing the run folder: the thread ended early");
+        self.0.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err(died())))
+    }
+}
+
+/// Writes a file in place of whatever has its name, by rename, without a sync.
+pub(super) fn replace_unsynced(run_dir: &Path, name: &str, content: &[u8]) -> PortResult<()> {
+    let path = path_of(run_dir, name)?;
+    let fresh = run_dir.join(format!(".{name}.{}", std::process::id()));
+    let write = || {
+        let _ = std::fs::remove_file(&fresh);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+        file.write_all(content)?;
+        std::fs::rename(&fresh, &path)
+    };
+    write().map_err(|error| failed("writing", &path, &error))
 }
 
 /// Writes a file in place of whatever has its name, by rename after a sync.

@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::statvfs::statvfs;
 
-use crate::app::ports::{Claim, Environment, PortError, PortErrorKind, PortResult, RunFolders};
+use crate::app::ports::{Claim, Environment, PortError, PortErrorKind, PortResult, RunFolders, Syncing};
 use crate::domain::facts::ProtectedEntry;
 use crate::domain::plan::{PLAN_FORMAT, Plan};
 use crate::domain::time::Millis;
@@ -57,7 +57,13 @@ impl RunFoldersOnDisk {
 }
 
 impl RunFolders for RunFoldersOnDisk {
-    fn create(&self, plan: &Plan, brief: &str, original: &str, environment: &Environment) -> PortResult<()> {
+    fn create(
+        &self,
+        plan: &Plan,
+        brief: &str,
+        original: &str,
+        environment: &Environment,
+    ) -> PortResult<Box<dyn Syncing>> {
         let contents = [
             (BRIEF, brief.as_bytes().to_vec()),
             (TASK, original.as_bytes().to_vec()),
@@ -65,11 +71,13 @@ impl RunFolders for RunFoldersOnDisk {
             (ENVIRONMENT, environment_file::encode(environment)?),
         ];
         files::make_folder(&plan.run_dir)?;
-        let made = files::write_new(&plan.run_dir, &contents);
-        if made.is_err() {
-            self.discard(plan);
+        match files::write_new(&plan.run_dir, &contents) {
+            Ok(syncing) => Ok(Box::new(syncing)),
+            Err(error) => {
+                self.discard(plan);
+                Err(error)
+            }
         }
-        made
     }
 
     fn discard(&self, plan: &Plan) {
@@ -112,6 +120,10 @@ impl RunFolders for RunFoldersOnDisk {
 
     fn write(&self, run_dir: &Path, name: &str, content: &[u8]) -> PortResult<()> {
         files::replace(run_dir, name, content)
+    }
+
+    fn note(&self, run_dir: &Path, name: &str, content: &[u8]) -> PortResult<()> {
+        files::replace_unsynced(run_dir, name, content)
     }
 
     fn read_tail(&self, run_dir: &Path, name: &str, limit_bytes: u64) -> PortResult<Option<Vec<u8>>> {

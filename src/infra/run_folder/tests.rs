@@ -55,7 +55,7 @@ fn a_folder_holds_what_was_handed_in_and_is_private() {
     for name in names(&run_dir) {
         assert_eq!(mode(&run_dir.join(&name)), 0o600, "{name}");
     }
-    let again = folders.create(&plan(&folder), "other", "other", &environment()).unwrap_err();
+    let again = folders.create(&plan(&folder), "other", "other", &environment()).map(drop).unwrap_err();
     assert_eq!(again.kind, PortErrorKind::Held);
     assert_eq!(folders.read_tail(&run_dir, "brief.md", 99).unwrap().unwrap(), b"the brief");
     folders.forget_environment(&run_dir);
