@@ -119,7 +119,7 @@ pub(super) fn describe(config: &LeadConfig, repository: &RepositoryPlan, warning
 }
 
 /// Fails when the base's tree is not all here and git would have to fetch it.
-fn require_objects(git: &GitCli, repository: &RepositoryPlan, config: &LeadConfig) -> PortResult<()> {
+pub(super) fn require_objects(git: &GitCli, repository: &RepositoryPlan, config: &LeadConfig) -> PortResult<()> {
     if !config.is_partial() || config.sparse().is_some() {
         return Ok(());
     }

@@ -105,6 +105,10 @@ fn parse(bytes: &[u8]) -> Vec<Setting> {
     let mut fields = text.split('\0');
     let mut settings = Vec::new();
     while let (Some(scope), Some(entry)) = (fields.next(), fields.next()) {
+        // What Lane sets for its own calls is no setting of the lead's.
+        if scope == "command" {
+            continue;
+        }
         let (key, value) = entry.split_once('\n').unwrap_or((entry, "true"));
         settings.push(Setting { scope: scope.to_owned(), key: key.to_owned(), value: value.to_owned() });
     }

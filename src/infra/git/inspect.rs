@@ -16,7 +16,7 @@ pub(super) fn missing_in_base(git: &GitCli, repository: &RepositoryPlan, paths: 
     let listed = git
         .on(&repository.common_dir)
         .env("GIT_LITERAL_PATHSPECS", "1")
-        .args(["ls-tree", "-z", "--name-only", "--full-tree", repository.base_commit.as_str(), "--"])
+        .args(["ls-tree", "-t", "-z", "--name-only", "--full-tree", repository.base_commit.as_str(), "--"])
         .args(&asked)
         .require()?;
     let found: Vec<&[u8]> = listed.fields().collect();

@@ -30,6 +30,9 @@ pub(super) struct Differences {
 pub(super) fn find(git: &GitCli, scratch: &Scratch) -> PortResult<Differences> {
     let mut found = Differences::default();
     let tree = |words: &[&str]| git.in_tree(&scratch.git_dir, &scratch.work_tree).args(words);
+    // Files whose times alone differ are looked at here, so that only real changes are listed.
+    // Its exit code says no more than that there are some.
+    tree(&["update-index", "-q", "--ignore-submodules", "--refresh"]).run()?;
     let changed = tree(&["diff-files", "-z", "--name-status", "--no-renames", "--ignore-submodules=all"]).require()?;
     let mut fields = changed.fields();
     while let (Some(_), Some(path)) = (fields.next(), fields.next()) {

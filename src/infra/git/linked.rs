@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::clone::{begin, describe, finish, forget, populate};
+use super::clone::{begin, describe, finish, forget, populate, require_objects};
 use super::config::LeadConfig;
 use super::hostile_refs::{self, Head, WorkerState};
 use super::record::{Made, lane_ref, worker_git};
@@ -40,6 +40,7 @@ fn fill(git: &GitCli, plan: &Plan, repository: &RepositoryPlan) -> PortResult<Ch
     let config = LeadConfig::load(git, &repository.git_dir)?;
     let mut warnings = Vec::new();
     let mut made = describe(&config, repository, &mut warnings);
+    require_objects(git, repository, &config)?;
     made.identity.clear();
     let admin = add(git, plan, repository)?;
     made.admin_dir = Some(admin.clone());

@@ -49,11 +49,31 @@ fn compare(before: &Shared, after: &Shared, charged_to: &str) -> Vec<SharedChang
         .map(|key| SharedChange {
             what: key.0.clone(),
             name: key.1.clone(),
-            before: before.get(key).cloned(),
-            after: after.get(key).cloned(),
+            before: before.get(key).map(|value| presentable(&key.1, value)),
+            after: after.get(key).map(|value| presentable(&key.1, value)),
             charged_to: charged_to.to_owned(),
         })
         .collect()
+}
+
+/// A value without what may be a secret: logins in addresses, headers, passwords.
+fn presentable(name: &str, value: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    if ["extraheader", "password", "token", "secret", "cookie"].iter().any(|word| name.contains(word)) {
+        return "(hidden)".to_owned();
+    }
+    let mut shown = String::new();
+    for (number, part) in value.split("://").enumerate() {
+        if number == 0 {
+            shown.push_str(part);
+            continue;
+        }
+        let end = part.find(['/', ' ']).unwrap_or(part.len());
+        let (host, rest) = part.split_at(end);
+        let host = host.rsplit_once('@').map_or_else(|| host.to_owned(), |(_, host)| format!("***@{host}"));
+        shown.push_str(&format!("://{host}{rest}"));
+    }
+    shown
 }
 
 fn look(git: &GitCli, plan: &Plan) -> PortResult<Shared> {
@@ -169,6 +189,13 @@ pub(super) fn leave_company(plan: &Plan, repository: &RepositoryPlan) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_are_not_shown() {
+        assert_eq!(presentable("remote.x.url", "https://u:p@h/r, http://h/a@b"), "https://***@h/r, http://h/a@b");
+        assert_eq!(presentable("http.https://h/.extraHeader", "Authorization: x"), "(hidden)");
+        assert_eq!(presentable("user.email", "a@b"), "a@b");
+    }
 
     #[test]
     fn each_change_has_its_two_values() {
