@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lane::infra::loopback::{LoopbackServer, Script, Step};
+use lane::provider::demo::task;
 use serde_json::Value;
 use support::repository::Repository;
 use support::{Answer, PATIENCE, TestBed, path_text, processes, wait_until};
@@ -389,7 +390,8 @@ mod without_lane {
             bed.unset("ANTHROPIC_API_KEY");
             bed.set("CLAUDE_CODE_OAUTH_TOKEN", "dummy-subscription");
         }
-        bed.repository("project");
+        let project = bed.repository("project");
+        project.write(task::FILE, task::BEFORE).write(task::PROTECTED.0, task::PROTECTED.1).commit("the demo's files");
         let brief = bed.brief("Make made.txt and commit it.\n");
         let mut command = match cli {
             Cli::Codex => codex(&bed, &server, &program, model),
@@ -398,7 +400,6 @@ mod without_lane {
         let output = command.stdin(File::open(brief).unwrap()).output().unwrap();
         let lines = String::from_utf8(output.stdout).unwrap();
         let events = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        eprintln!("{}", String::from_utf8_lossy(&output.stderr));
         Some((output.status.code().unwrap_or(-1), events, bed, server))
     }
 
@@ -429,6 +430,17 @@ mod without_lane {
     #[test]
     fn loopback_serves_the_real_claude() {
         edits_and_commits(Cli::Claude, CLAUDE_MODEL);
+    }
+
+    #[test]
+    fn the_demos_script_is_carried_out_by_the_real_ones() {
+        for (cli, model) in [(Cli::Codex, CODEX_MODELS[0]), (Cli::Claude, CLAUDE_MODEL)] {
+            let Some((code, events, bed, _server)) = run(cli, Script::demo(), model, false) else { continue };
+            assert_eq!(code, 0, "{}", shown(&events));
+            let project = Repository::at(&bed.path().join("project"), &bed.home());
+            assert_eq!(project.git(&["log", "-1", "--format=%s"]), task::COMMIT, "{}", shown(&events));
+            assert_eq!(project.read(task::FILE), task::AFTER);
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::provider::demo::task;
+
 /// How one request to the model is answered.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
@@ -44,6 +46,11 @@ impl Script {
     /// Builds a script from its steps.
     pub fn new(steps: impl IntoIterator<Item = Step>) -> Self {
         Self { steps: steps.into_iter().collect() }
+    }
+
+    /// What a model is made to do in `lane demo`.
+    pub fn demo() -> Self {
+        Self::work(&task::COMMANDS, task::REPORT)
     }
 
     /// A whole piece of work: the shell commands one after the other, then the report.
