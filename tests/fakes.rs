@@ -1,4 +1,5 @@
 //! The stand-ins behave as the real CLIs were recorded to behave.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails panics")]
 
 mod support;
 

@@ -1,10 +1,12 @@
 //! Adapters: everything that touches the machine, behind the traits of [`crate::app::ports`].
 
 pub mod clock;
+pub mod demo_worker;
 pub mod environment;
 pub mod git;
 pub mod ledger;
 pub mod machine;
+pub mod loopback;
 pub mod process;
 pub mod run_folder;
 pub mod sandbox;

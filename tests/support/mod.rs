@@ -1,6 +1,7 @@
 //! What the end-to-end tests share: a bed with its own HOME, state and environment; repositories;
 //! the real binary; the stand-ins for the worker CLIs; the process table.
 #![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "a test that fails panics, and says why")]
 
 pub mod processes;
 pub mod repository;
