@@ -4,6 +4,8 @@
 //! Hidden verbs, which only Lane itself calls: `__supervise` (the supervisor of one lane), `__keep`
 //! (the keeper of one worker), `__demo-worker` (the scripted worker of `lane demo`).
 
+mod demo;
+
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -37,6 +39,7 @@ pub fn main() -> ExitCode {
     match (verb, arguments.get(2)) {
         (Some("__supervise"), Some(run_dir)) => supervise_lane(&snapshot, Path::new(run_dir), &arguments),
         (Some("__keep"), Some(run_dir)) => exit(keeper::keep(Path::new(run_dir), &clock(&snapshot))),
+        (Some("__demo-worker"), None) => exit(crate::infra::demo_worker::run()),
         _ => ExitCode::from(front_door(&snapshot, arguments)),
     }
 }
@@ -49,8 +52,8 @@ fn front_door(snapshot: &EnvironmentSnapshot, arguments: Vec<OsString>) -> u8 {
     let surroundings = surroundings(snapshot);
     let terminal = Terminal { stdout: snapshot.stdout_is_terminal, stderr: snapshot.stderr_is_terminal };
     let open = || open(snapshot);
-    let demo = |_: &cli::arguments::DemoArguments, _: &cli::output::Output| {
-        Err(Refusal::usage("`lane demo` is not there yet", "see the README").into())
+    let demo = |arguments: &cli::arguments::DemoArguments, output: &cli::output::Output| {
+        demo::demo(snapshot, arguments, output)
     };
     cli::main(arguments, &Doors { surroundings: &surroundings, terminal, open: &open, demo: &demo })
 }

@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::error::{AppResult, Doing};
 use super::planning::{Planned, plan};
-use super::ports::{Claim, Environment, Syncing};
+use super::ports::{Claim, Environment, PortErrorKind, PortResult, Syncing};
 use super::reconcile::reconcile;
 use super::request::RunRequest;
 use crate::domain::admission::Verdict;
@@ -26,14 +26,27 @@ pub enum Ran {
     Routed(Box<Plan>),
 }
 
+/// How often a lane id that is taken already is drawn anew.
+const ID_DRAWS: u32 = 16;
+
 /// Plans a lane, books its slot and starts its supervisor. Returns as soon as that runs.
 pub fn run(context: &Context, request: &RunRequest) -> AppResult<Ran> {
-    let planned = plan(context, request)?;
+    let mut planned = plan(context, request)?;
     if request.dry_run {
         return Ok(Ran::Routed(Box::new(planned.plan)));
     }
     reconcile(context)?;
-    let syncing = create_folder(context, &planned)?;
+    let mut draws = 1;
+    let syncing = loop {
+        match create_folder(context, &planned) {
+            // Many calls in one second with one title: the four digits alone tell them apart.
+            Err(error) if error.kind == PortErrorKind::Held && draws < ID_DRAWS => {
+                draws += 1;
+                planned = plan(context, request)?;
+            }
+            made => break made.doing("make the run folder")?,
+        }
+    };
     let plan = planned.plan;
     let booked = book(context, &plan, request);
     match (booked, syncing.finish().doing("bring the run folder to the disk")) {
@@ -53,13 +66,10 @@ pub fn run(context: &Context, request: &RunRequest) -> AppResult<Ran> {
     }
 }
 
-fn create_folder(context: &Context, planned: &Planned) -> AppResult<Box<dyn Syncing>> {
+fn create_folder(context: &Context, planned: &Planned) -> PortResult<Box<dyn Syncing>> {
     let sifted = sift(&context.surroundings.variables, &planned.plan.env_names);
-    context
-        .runs
-        .create(&planned.plan, &planned.handed, &planned.original, &Environment(sifted.kept))
-        .inspect_err(|_| context.runs.discard(&planned.plan))
-        .doing("make the run folder")
+    let environment = Environment(sifted.kept);
+    context.runs.create(&planned.plan, &planned.handed, &planned.original, &environment)
 }
 
 fn book(context: &Context, plan: &Plan, request: &RunRequest) -> AppResult<Ran> {

@@ -145,6 +145,7 @@ impl World {
             codex_home: None,
             base_url: None,
             env_names: vec![],
+            removed_variables: vec![],
             checkout_include: vec![],
             setup: None,
             setup_time: Millis(1),
