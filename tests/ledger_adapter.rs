@@ -2,8 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up must fail at once")]
 
+#[path = "ledger_adapter/cost.rs"]
+mod cost;
+#[path = "ledger_adapter/faults.rs"]
+mod faults;
+#[path = "ledger_adapter/property.rs"]
+mod property;
+
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -17,7 +23,6 @@ use lane::domain::state::{LaneEvent, State, WorkerEnd};
 use lane::domain::time::{Millis, Timestamp};
 use lane::domain::worker::{CheckoutMode, Effort, Enforcement, Kind, ProcessExit, ProviderName, SandboxMode};
 use lane::infra::ledger::SqliteLedger;
-use proptest::prelude::*;
 use tempfile::TempDir;
 
 const START_MS: i64 = 1_796_086_134_000;
@@ -476,94 +481,6 @@ fn two_hundred_callers_never_get_a_fifth_slot() {
     assert_sound(&ledger, 200 + 196 * 2);
 }
 
-/// Runs an ignored test of this file where `set_up` has changed the mounts, in a namespace of its own.
-fn in_a_namespace(set_up: &str, test: &str) {
-    let program = Path::new("/proc/self/exe").canonicalize().unwrap();
-    let script = format!("{set_up} && exec \"$0\" --exact {test} --ignored --nocapture --test-threads=1");
-    let output = Command::new("unshare").args(["-rm", "sh", "-c", &script]).arg(&program).output();
-    let Ok(output) = output else { return skipped("there is no unshare") };
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    if !text.contains("running 1 test") {
-        return skipped(&text);
-    }
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
-}
-
-fn skipped(reason: &str) {
-    assert!(!is_set("LANE_REQUIRE_FAULTS"), "skipped: {reason}");
-    println!("skipped: {reason}");
-}
-
-#[test]
-fn a_full_disk_is_no_room() {
-    in_a_namespace("mount -t tmpfs -o size=400k none /mnt && touch /mnt/only-for-this-test", "full_disk_inside");
-}
-
-#[test]
-#[ignore = "runs inside a namespace, started by another test"]
-fn full_disk_inside() {
-    assert!(Path::new("/mnt/only-for-this-test").exists(), "started by hand");
-    let state = Path::new("/mnt/state");
-    let ledger = SqliteLedger::open(state).unwrap();
-    let mut admitted = 0;
-    let error = loop {
-        match ledger.admit(&plan(admitted), false, u32::MAX, at(0)) {
-            Ok(verdict) => assert_eq!(verdict, Verdict::Admit),
-            Err(error) => break error,
-        }
-        admitted += 1;
-        assert!(admitted < 10_000, "the disk is never full");
-    };
-    assert_kind(&error, PortErrorKind::NoRoom);
-    assert!(admitted > 0 && error.message.contains("no room is left on the disk"), "{error}");
-    // What was answered is still there, for this process and for the next.
-    assert_eq!(ledger.counts().unwrap().running, admitted);
-    drop(ledger);
-    assert_eq!(SqliteLedger::open(state).unwrap().counts().unwrap().running, admitted);
-    std::fs::write("/mnt/filler", vec![0; 4 << 20]).unwrap_err();
-    assert_kind(&SqliteLedger::open(Path::new("/mnt/other")).map(|_| ()).unwrap_err(), PortErrorKind::NoRoom);
-}
-
-#[test]
-fn a_read_only_folder_is_no_room_and_still_read() {
-    let set_up = "mount -t tmpfs none /mnt && touch /mnt/only-for-this-test && \"$0\" --exact read_only_prepare --ignored >/dev/null \
-                  && mount -o remount,ro /mnt";
-    in_a_namespace(set_up, "read_only_inside");
-}
-
-#[test]
-#[ignore = "runs inside a namespace, started by another test"]
-fn read_only_prepare() {
-    assert!(Path::new("/mnt/only-for-this-test").exists(), "started by hand");
-    SqliteLedger::open(Path::new("/mnt/state")).unwrap().admit(&plan(1), false, 4, at(0)).unwrap();
-}
-
-#[test]
-#[ignore = "runs inside a namespace, started by another test"]
-fn read_only_inside() {
-    assert!(Path::new("/mnt/only-for-this-test").exists(), "started by hand");
-    let ledger = SqliteLedger::open(Path::new("/mnt/state")).unwrap();
-    assert_eq!(ledger.counts().unwrap(), Counts { running: 1, queued: 0 });
-    assert_kind(&ledger.admit(&plan(2), false, 4, at(1)).unwrap_err(), PortErrorKind::NoRoom);
-    assert_kind(&SqliteLedger::open(Path::new("/mnt/other")).map(|_| ()).unwrap_err(), PortErrorKind::NoRoom);
-}
-
-/// One step of the property below.
-#[derive(Clone, Debug)]
-enum Step {
-    Admit { lane: u32, queue: bool, max: u32 },
-    Promote { lane: u32, max: u32 },
-    Append { lane: u32, event: u8 },
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        2 => (0u32..6, any::<bool>(), 1u32..4).prop_map(|(lane, queue, max)| Step::Admit { lane, queue, max }),
-        1 => (0u32..6, 1u32..4).prop_map(|(lane, max)| Step::Promote { lane, max }),
-        4 => (0u32..6, 0u8..6).prop_map(|(lane, event)| Step::Append { lane, event }),
-    ]
-}
-
 fn event(plan: &Plan, number: u8, now: Timestamp) -> LaneEvent {
     let worker = WorkerEnd { exit: ProcessExit::Signal(9), ran_for: Millis(1), stopped: None };
     match number {
@@ -573,44 +490,6 @@ fn event(plan: &Plan, number: u8, now: Timestamp) -> LaneEvent {
         3 => LaneEvent::Recovered { stage: "working".into() },
         4 => LaneEvent::WorkerEnded { worker },
         _ => ended(plan, Outcome::WorkerError, now),
-    }
-}
-
-/// An answer of any kind is fine: what counts is what it leaves behind.
-fn take(ledger: &SqliteLedger, step: &Step, now: Timestamp) -> Result<(), PortError> {
-    let plan_of = |lane: u32| writing(lane, &[["/a", "/a/b", "/c"][lane as usize % 3]]);
-    match step {
-        Step::Admit { lane, queue, max } => ledger.admit(&plan_of(*lane), *queue, *max, now).map(|_| ()),
-        Step::Promote { lane, max } => ledger.promote(&plan_of(*lane).lane_id, *max, now).map(|_| ()),
-        Step::Append { lane, event: number } => {
-            let plan = plan_of(*lane);
-            ledger.append(&plan.lane_id, &event(&plan, *number, now), now).map(|_| ())
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
-
-    /// Whatever is asked for in whatever order, the projection is what the events say.
-    #[test]
-    fn the_projection_is_always_what_a_rebuild_gives(steps in proptest::collection::vec(step(), 1..60)) {
-        let folder = TempDir::new().unwrap();
-        let ledger = ledger(&folder);
-        for (now, step) in (0..).map(at).zip(&steps) {
-            if let Err(error) = take(&ledger, step, now) {
-                prop_assert!(matches!(error.kind, PortErrorKind::Illegal | PortErrorKind::Other), "{}", error);
-            }
-        }
-        let before = ledger.recent(&LaneFilter::default()).unwrap();
-        let (live, counts) = (ledger.live().unwrap(), ledger.counts().unwrap());
-        let report = ledger.check().unwrap();
-        prop_assert_eq!((report.broken_at, report.projection_differs), (None, vec![]));
-        prop_assert_eq!(usize::try_from(counts.running).unwrap(), live.len());
-        prop_assert!(live.len() <= 3);
-        ledger.rebuild().unwrap();
-        prop_assert_eq!(ledger.recent(&LaneFilter::default()).unwrap(), before);
-        prop_assert_eq!(ledger.counts().unwrap(), counts);
     }
 }
 
