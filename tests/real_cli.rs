@@ -199,7 +199,7 @@ fn a_write_outside_is_refused() {
         };
         let answer = world.result(&[]).expect_code(0);
         assert!(!file.exists(), "{cli:?} wrote outside its checkout");
-        assert_ne!(answer.text("sandbox"), "none");
+        assert_ne!(answer.json["sandbox"]["enforced_by"], "none");
         let outputs = world.server.requests().pop().unwrap().tool_outputs.join("\n");
         let refused = outputs.contains("Read-only file system") || outputs.contains("Permission denied");
         assert!(refused && outputs.contains("still here"), "{outputs}");

@@ -37,7 +37,7 @@ pub struct Doors<'a> {
     /// Opens the state; called only by verbs that need it.
     pub open: &'a dyn Fn() -> AppResult<Context>,
     /// Runs `lane demo`, which makes a state of its own.
-    pub demo: &'a dyn Fn(&arguments::DemoArguments, &Output) -> AppResult<Answer>,
+    pub demo: &'a dyn Fn(&arguments::DemoArguments, &Output) -> AppResult<u8>,
 }
 
 /// What a verb comes to: an answer, or nothing more to print and an exit code.
@@ -91,7 +91,7 @@ fn dispatch(verb: &Verb, doors: &Doors<'_>, output: &Output) -> AppResult<Verdic
         Verb::Doctor(arguments) => doctor::run(&(doors.open)()?, arguments).map(line),
         Verb::Schema => Ok(line(schema::run())),
         Verb::Completions(arguments) => Ok(Verdict::Printed(schema::completions(arguments, output))),
-        Verb::Demo(arguments) => (doors.demo)(arguments, output).map(line),
+        Verb::Demo(arguments) => (doors.demo)(arguments, output).map(Verdict::Printed),
     }
 }
 

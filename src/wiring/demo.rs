@@ -16,6 +16,7 @@ use crate::app::request::RunRequest;
 use crate::app::run::{Ran, run};
 use crate::app::wait::{WaitFor, wait};
 use crate::cli::arguments::{DemoArguments, DemoWorker};
+use crate::cli::exit;
 use crate::cli::output::Output;
 use crate::domain::plan::Plan;
 use crate::domain::refusal::Refusal;
@@ -34,8 +35,8 @@ const LIMIT: Millis = Millis::from_secs(120);
 /// Variables of the person's that the demonstration needs.
 const PASSED_ON: [&str; 6] = ["PATH", "LANG", "TZ", "LANE_CODEX_BIN", "LANE_CLAUDE_BIN", "TMPDIR"];
 
-/// Runs the main job, tells on stderr what happens, and returns the result.
-pub fn demo(snapshot: &EnvironmentSnapshot, arguments: &DemoArguments, output: &Output) -> AppResult<Answer> {
+/// Runs the main job, prints its result, tells on stderr what happened, and returns the exit code.
+pub fn demo(snapshot: &EnvironmentSnapshot, arguments: &DemoArguments, output: &Output) -> AppResult<u8> {
     let root = make_root(snapshot)?;
     let server = match arguments.worker {
         DemoWorker::Scripted => None,
@@ -57,8 +58,10 @@ pub fn demo(snapshot: &EnvironmentSnapshot, arguments: &DemoArguments, output: &
             PortError::other(format!("{} has not ended in time", plan.lane_id)),
         ));
     };
+    let answer = Answer::Result(Box::new(LaneResult::new(&row.plan, end)));
+    output.answer(&answer);
     tell(&row.plan, end, arguments.worker, &root).iter().for_each(|line| output.note(line));
-    Ok(Answer::Result(Box::new(LaneResult::new(&row.plan, end))))
+    Ok(exit::code(&answer))
 }
 
 fn failed(doing: &str, source: PortError) -> AppError {
