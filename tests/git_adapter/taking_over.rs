@@ -192,3 +192,25 @@ fn taking_over_survives_a_crash_anywhere() {
         }
     }
 }
+
+#[test]
+fn the_run_folder_may_be_on_another_file_system() {
+    use std::os::unix::fs::MetadataExt;
+    let world = World::new();
+    let device = |path: &std::path::Path| path.metadata().map(|metadata| metadata.dev()).ok();
+    let other = std::path::Path::new("/dev/shm");
+    if device(other).is_none() || device(other) == device(world.folder.path()) {
+        eprintln!("skipped: /dev/shm is no other file system");
+        return;
+    }
+    let elsewhere = tempfile::tempdir_in(other).unwrap();
+    let mut plan = world.plan(1, CheckoutMode::Clone);
+    plan.checkout_path = elsewhere.path().join("checkout");
+    world.adapter().make_checkout(&plan).unwrap();
+    world.work(&plan, "echo x > x && git add x && git commit -qm x && echo y > y && mkfifo .git/pipe");
+    let taken = world.take(&plan);
+    assert_eq!((taken.changes.commits, taken.changes.files), (2, 2));
+    assert!(plan.run_dir.join("worker-git/HEAD").exists());
+    let names = fs::read_dir(elsewhere.path()).unwrap().flatten().map(|entry| entry.file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["checkout"]);
+}

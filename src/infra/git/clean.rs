@@ -63,7 +63,7 @@ fn nothing(plan: &Plan) -> Cleaned {
 
 /// The commits must be taken over first. Where that cannot be, the archive takes everything.
 fn require_taken(git: &GitCli, plan: &Plan, dry_run: bool) -> PortResult<Option<Taken>> {
-    if !dry_run && Note::Made.load::<Made>(&plan.run_dir)?.is_some() {
+    if !dry_run && files::exists(&Note::Making.path(&plan.run_dir)) {
         let _ = take_over::take_over(git, plan);
     }
     Note::Taken.load(&plan.run_dir)
@@ -101,7 +101,7 @@ fn aside_of(plan: &Plan) -> Option<PathBuf> {
 fn release(git: &GitCli, plan: &Plan) {
     let Some(repository) = &plan.repository else { return };
     if plan.checkout == CheckoutMode::Linked {
-        let made: Option<Made> = Note::Made.load(&plan.run_dir).ok().flatten();
+        let made = Made::load(&plan.run_dir).ok();
         linked::remove_entry(plan, repository, made.and_then(|made| made.admin_dir).as_deref());
         shared_state::leave_company(plan, repository);
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::config::LeadConfig;
 use super::git_folder::{GitFolder, HeadPoint};
 use super::record::{self, Made, Note};
-use super::{GitCli, files, include, keep, require_repository, submodules};
+use super::{GitCli, files, include, index_file, keep, require_repository, submodules};
 use crate::app::ports::{CheckoutMade, PortError, PortErrorKind, PortResult};
 use crate::domain::plan::{Plan, RepositoryPlan};
 
@@ -36,7 +36,7 @@ pub(super) fn begin(git: &GitCli, plan: &Plan) -> PortResult<()> {
     if ours {
         undo(git, plan);
     }
-    Note::Making.write(&plan.run_dir, &plan.checkout_path)
+    Note::Making.write(&plan.run_dir, &Made::default())
 }
 
 /// Removes everything that making a private clone may have left.
@@ -58,18 +58,30 @@ pub(super) fn forget(plan: &Plan) {
 
 fn fill(git: &GitCli, plan: &Plan) -> PortResult<CheckoutMade> {
     let repository = require_repository(plan)?;
-    keep::pin_base(git, plan, repository)?;
-    let config = LeadConfig::load(git, &repository.git_dir)?;
+    // Three short questions at once: together they take as long as one.
+    let (pinned, config, refs) = std::thread::scope(|scope| {
+        let pinned = scope.spawn(|| keep::pin_base(git, plan, repository));
+        let config = scope.spawn(|| LeadConfig::load(git, &repository.git_dir));
+        let refs = readable_refs(git, repository);
+        (join(pinned), join(config), refs)
+    });
+    pinned?;
+    let config = config?;
     let mut warnings = Vec::new();
     let mut made = describe(&config, repository, &mut warnings);
+    Note::Making.write_lazily(&plan.run_dir, &made)?;
     require_objects(git, repository, &config)?;
     let git_dir = plan.checkout_path.join(".git");
     let branch = plan.lane_id.branch();
-    let folder = clone_folder(repository, &made, readable_refs(git, repository)?, branch);
+    let folder = clone_folder(repository, &made, refs?, branch);
     folder.write(&git_dir)?;
     populate(git, &git_dir, &plan.checkout_path, repository.base_commit.as_str())?;
     finish(git, plan, &git_dir, &mut made, &mut warnings)?;
     Ok(CheckoutMade { warnings })
+}
+
+fn join<T>(thread: std::thread::ScopedJoinHandle<'_, PortResult<T>>) -> PortResult<T> {
+    thread.join().unwrap_or_else(|_| Err(PortError::other("ask git: a thread ended early")))
 }
 
 /// What both modes do once the files are there: submodules, files to bring along, Lane's notes.
@@ -80,14 +92,14 @@ pub(super) fn finish(
     made: &mut Made,
     warnings: &mut Vec<String>,
 ) -> PortResult<()> {
-    let tracked = Tracked::list(git, git_dir, &plan.checkout_path)?;
+    let tracked = Tracked::list(git, git_dir, &plan.checkout_path, id_bytes(plan))?;
     made.submodules = submodules::fill(git, plan, git_dir, &tracked)?;
     made.brought = include::bring_along(git, plan, &tracked, warnings)?;
     if !made.brought.is_empty() {
         include::exclude_brought(git_dir, plan, &made.exclude, &made.brought)?;
     }
     files::copy_index(&git_dir.join("index"), &record::base_index(plan))?;
-    Note::Made.write(&plan.run_dir, made)
+    made.write(&plan.run_dir)
 }
 
 /// Reads what a checkout takes from the lead: settings, identity, ignore rules, sparse patterns.
@@ -213,6 +225,11 @@ fn explain_filter(mut error: PortError) -> PortError {
     error
 }
 
+/// Length of an object id of a lane's repository, in bytes.
+pub(super) fn id_bytes(plan: &Plan) -> usize {
+    plan.repository.as_ref().map_or(20, |repository| repository.base_commit.as_str().len() / 2)
+}
+
 /// What the fresh checkout tracks, as far as anybody asks.
 #[derive(Debug, Default)]
 pub(super) struct Tracked {
@@ -223,23 +240,36 @@ pub(super) struct Tracked {
 }
 
 impl Tracked {
-    /// Asks the index of a fresh checkout.
-    pub(super) fn list(git: &GitCli, git_dir: &Path, work_tree: &Path) -> PortResult<Self> {
-        let listed = git.in_tree(git_dir, work_tree).args(["ls-files", "--stage", "-z"]).require()?;
+    /// Looks at the index of a fresh checkout, else asks git for it.
+    pub(super) fn list(git: &GitCli, git_dir: &Path, work_tree: &Path, id_bytes: usize) -> PortResult<Self> {
+        let bytes = std::fs::read(git_dir.join("index")).unwrap_or_default();
         let mut tracked = Self::default();
+        if let Some(entries) = index_file::entries(&bytes, id_bytes) {
+            for entry in entries {
+                let id = || entry.id.iter().map(|byte| format!("{byte:02x}")).collect();
+                tracked.note(entry.mode, id, entry.path);
+            }
+            return Ok(tracked);
+        }
+        let listed = git.in_tree(git_dir, work_tree).args(["ls-files", "--stage", "-z"]).require()?;
         for entry in listed.fields() {
             let mut parts = entry.splitn(2, |byte| *byte == b'\t');
             let (Some(head), Some(path)) = (parts.next(), parts.next()) else { continue };
-            if path == b".worktreeinclude" {
-                tracked.has_include = head.starts_with(b"100");
-            }
-            if head.starts_with(b"160000 ") {
-                let head = String::from_utf8_lossy(head);
-                let commit = head.split(' ').nth(1).unwrap_or_default().to_owned();
-                tracked.links.push((path_of(path), commit));
-            }
+            let head = String::from_utf8_lossy(head);
+            let mut words = head.split(' ');
+            let mode = words.next().and_then(|mode| u32::from_str_radix(mode, 8).ok()).unwrap_or(0);
+            tracked.note(mode, || words.next().unwrap_or_default().to_owned(), path);
         }
         Ok(tracked)
+    }
+
+    fn note(&mut self, mode: u32, id: impl FnOnce() -> String, path: &[u8]) {
+        if path == b".worktreeinclude" {
+            self.has_include = mode & 0o170_000 == 0o100_000;
+        }
+        if mode == 0o160_000 {
+            self.links.push((path_of(path), id()));
+        }
     }
 }
 

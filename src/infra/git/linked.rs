@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::clone::{begin, describe, finish, forget, populate, require_objects};
 use super::config::LeadConfig;
 use super::hostile_refs::{self, Head, WorkerState};
-use super::record::{Made, lane_ref, worker_git};
+use super::record::{Made, Note, lane_ref, worker_git};
 use super::{GitCli, files, keep, require_repository, shared_state, take_over};
 use crate::app::ports::{CheckoutMade, PortError, PortErrorKind, PortResult};
 use crate::domain::plan::{Plan, RepositoryPlan};
@@ -24,7 +24,7 @@ const LOCK_LIMIT: Duration = Duration::from_secs(120);
 /// Makes the worktree; on an error nothing is left.
 pub(super) fn make(git: &GitCli, plan: &Plan) -> PortResult<CheckoutMade> {
     let repository = require_repository(plan)?;
-    if files::exists(&super::record::Note::Making.path(&plan.run_dir)) {
+    if files::exists(&Note::Making.path(&plan.run_dir)) {
         undo(git, plan, repository);
     }
     begin(git, plan)?;
@@ -42,6 +42,7 @@ fn fill(git: &GitCli, plan: &Plan, repository: &RepositoryPlan) -> PortResult<Ch
     let mut made = describe(&config, repository, &mut warnings);
     require_objects(git, repository, &config)?;
     made.identity.clear();
+    Note::Making.write_lazily(&plan.run_dir, &made)?;
     let admin = add(git, plan, repository)?;
     made.admin_dir = Some(admin.clone());
     if let Some((patterns, _)) = &made.sparse {

@@ -20,6 +20,7 @@ mod ignore_rules;
 mod import;
 mod in_place;
 mod include;
+mod index_file;
 mod inspect;
 mod keep;
 mod leftovers;

@@ -48,6 +48,23 @@ pub(super) struct Made {
     pub(super) admin_dir: Option<PathBuf>,
 }
 
+impl Made {
+    /// Notes it. Waiting for the disk behind a large checkout is slow, so that is done only for what
+    /// the note of the beginning does not hold already.
+    pub(super) fn write(&self, run_dir: &Path) -> PortResult<()> {
+        let more = !self.brought.is_empty() || !self.submodules.is_empty() || self.admin_dir.is_some();
+        if more { Note::Made.write(run_dir, self) } else { Note::Made.write_lazily(run_dir, self) }
+    }
+
+    /// Returns what was noted last, or how it began when a power cut took the rest.
+    pub(super) fn load(run_dir: &Path) -> PortResult<Self> {
+        if let Ok(Some(made)) = Note::Made.load(run_dir) {
+            return Ok(made);
+        }
+        Ok(Note::Making.load(run_dir)?.unwrap_or_default())
+    }
+}
+
 /// What taking over left behind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Taken {
@@ -80,7 +97,7 @@ pub(super) struct OwnCommit {
 /// Which note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Note {
-    /// A checkout is being made: what stands at its path is Lane's.
+    /// A checkout is being made: what stands at its path is Lane's. Holds [`Made`] as it begins.
     Making,
     /// [`Made`].
     Made,
@@ -116,6 +133,15 @@ impl Note {
         let text = serde_json::to_vec(value)
             .map_err(|error| PortError::other(format!("write {}: {error}", self.file_name())))?;
         files::write_synced(&self.path(run_dir), &text)
+    }
+
+    /// Writes the note without waiting for the disk, for what another note can stand in for.
+    pub(super) fn write_lazily<T: Serialize>(self, run_dir: &Path, value: &T) -> PortResult<()> {
+        let text = serde_json::to_vec(value)
+            .map_err(|error| PortError::other(format!("write {}: {error}", self.file_name())))?;
+        let fresh = files::sibling(&self.path(run_dir), ".new");
+        files::write(&fresh, text)?;
+        files::rename(&fresh, &self.path(run_dir))
     }
 
     /// Returns the note; `None` when there is none.

@@ -65,7 +65,7 @@ fn fill(git: &GitCli, plan: &Plan, saved: &Saved, target: &Path) -> PortResult<u
 
 fn check_out(git: &GitCli, plan: &Plan, commit: &str, target: &Path) -> PortResult<()> {
     let repository = require_repository(plan)?;
-    let made: Made = Note::Made.load(&plan.run_dir)?.unwrap_or_default();
+    let made = Made::load(&plan.run_dir)?;
     keep::pin_base(git, plan, repository)?;
     let branch = plan.lane_id.branch();
     let tip = keep::value(git, &repository.common_dir, &format!("refs/heads/{branch}"))?;

@@ -155,7 +155,7 @@ fn write_one(git: &GitCli, plan: &Plan, git_dir: &Path, one: &FilledSubmodule) -
     }
     let folder = write_git_folder(git, git_dir, &work_tree, one, &one.commit)?;
     populate(git, &folder, &work_tree, &one.commit)?;
-    Tracked::list(git, &folder, &work_tree)
+    Tracked::list(git, &folder, &work_tree, one.commit.len() / 2)
 }
 
 /// Writes a clean git folder for a submodule, and the file in its working tree that points to it.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::clone::{Tracked, path_of};
-use super::record::{Made, Note, Taken};
+use super::clone::{Tracked, id_bytes, path_of};
+use super::record::{Made, Taken};
 use super::scratch::Scratch;
 use super::{GitCli, leftovers, require_repository};
 use crate::app::ports::{PortError, PortResult};
@@ -93,11 +93,11 @@ fn against_commit(
     rebuildable: &[String],
     walk: Walk<'_>,
 ) -> PortResult<Survey> {
-    let made: Made = Note::Made.load(&plan.run_dir)?.unwrap_or_default();
+    let made = Made::load(&plan.run_dir)?;
     let scratch = Scratch::of_checkout(git, plan, require_repository(plan)?, &made)?;
     scratch.aim_at(git, &taken.tree_commit)?;
     let found = leftovers::find(git, &scratch)?;
-    let links = Tracked::list(git, &scratch.git_dir, &scratch.work_tree)?.links;
+    let links = Tracked::list(git, &scratch.git_dir, &scratch.work_tree, id_bytes(plan))?.links;
     let all = git.in_tree(&scratch.git_dir, &scratch.work_tree).args(["ls-files", "--others", "-z"]).require()?;
     let trim = |field: &[u8]| path_of(field.strip_suffix(b"/").unwrap_or(field));
     let others: BTreeSet<PathBuf> = all.fields().map(trim).collect();
@@ -121,7 +121,7 @@ fn against_commit(
         let inside = entry.path.ancestors().any(|part| wanted.contains(part));
         let out = entry.path.starts_with(".git") || pointers.contains(&entry.path) || entry.kind == Kind::Special;
         let rebuilt = entry.path.ancestors().any(|part| left_out_folders.contains(part));
-        let bare = entry.kind == Kind::Folder && (entry.is_empty || inside) && (inside || !rebuilt);
+        let bare = entry.kind == Kind::Folder && (inside || (entry.is_empty && !rebuilt));
         if out {
             continue;
         }

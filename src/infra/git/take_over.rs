@@ -73,7 +73,7 @@ fn of_clone(git: &GitCli, plan: &Plan) -> PortResult<Taken> {
     let kept = worker_git(plan);
     move_git_folder(plan, &kept)?;
     let state = hostile_refs::read(&kept, plan_hex(repository));
-    let made = Note::Made.load(&plan.run_dir)?.unwrap_or_default();
+    let made = Made::load(&plan.run_dir)?;
     let objects = Some(kept.join("objects"));
     let work = Work { git, plan, repository, made, state, objects, warnings: Vec::new(), kept: Vec::new() };
     work.finish()
@@ -81,7 +81,7 @@ fn of_clone(git: &GitCli, plan: &Plan) -> PortResult<Taken> {
 
 fn of_linked(git: &GitCli, plan: &Plan) -> PortResult<Taken> {
     let repository = require_repository(plan)?;
-    let made: Made = Note::Made.load(&plan.run_dir)?.unwrap_or_default();
+    let made = Made::load(&plan.run_dir)?;
     linked::move_modules(plan, &made)?;
     let state = linked::state(git, plan, &made)?;
     Work { git, plan, repository, made, state, objects: None, warnings: Vec::new(), kept: Vec::new() }.finish()
