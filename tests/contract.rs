@@ -57,7 +57,6 @@ fn table(page: &str, heading: &str) -> Vec<Vec<String>> {
             inside = heading.is_empty() || title.trim_start_matches('#').trim() == heading;
         }
         let cells = line.strip_prefix("| ").and_then(|rest| rest.strip_suffix(" |"));
-        // The cells of a row that names something open with code.
         if let Some(cells) = cells.filter(|_| inside) {
             rows.push(cells.split(" | ").map(|cell| cell.trim().to_owned()).collect());
         }
@@ -318,7 +317,7 @@ fn own_variables(folder: &Path, found: &mut BTreeSet<String>) {
             own_variables(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = std::fs::read_to_string(&path).unwrap();
-            let quoted = text.split('"').skip(1).step_by(1);
+            let quoted = text.split('"').skip(1);
             let variable = |word: &&str| {
                 word.strip_prefix("LANE_").is_some_and(|rest| {
                     !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
@@ -365,7 +364,7 @@ fn what_the_page_says_of_the_environment_is_what_happens() {
     for name in names(&page, "What never passes").iter().map(example) {
         assert!(env_name_refusal(&name).is_some(), "{name}");
         let named = std::slice::from_ref(&name);
-        assert_eq!(sift(&[(name.clone(), OsString::from("x"))], named).removed, [name.clone()]);
+        assert_eq!(sift(&[(name.clone(), OsString::from("x"))], named).removed, named);
     }
 }
 
