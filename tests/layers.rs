@@ -88,8 +88,17 @@ fn only_the_printer_prints() {
     for file in rust_files(&source()) {
         let printer = file.ends_with("cli/output.rs");
         for line in code_lines(&file) {
-            let prints =
-                ["println!(", "print!(", "eprintln!(", "eprint!(", "stdout().lock", "stdout().write", "&mut io::stdout()"].iter().any(|call| line.contains(call));
+            let prints = [
+                "println!(",
+                "print!(",
+                "eprintln!(",
+                "eprint!(",
+                "stdout().lock",
+                "stdout().write",
+                "&mut io::stdout()",
+            ]
+            .iter()
+            .any(|call| line.contains(call));
             if prints && !printer && !is_a_worker(&file) {
                 faults.push(format!("{}: {}", file.display(), line.trim()));
             }

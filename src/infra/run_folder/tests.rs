@@ -397,10 +397,3 @@ fn every_line_of_a_long_stream_is_seen_once() {
     let end = folders.lines(&run_dir, "events.jsonl", 0, false, &mut |line| lines += u64::from(line.len() == 1023));
     assert_eq!((lines, end.unwrap()), (count, count * 1024));
 }
-
-/// The most memory that this process has had, in KiB; 0 where the system does not tell.
-fn peak_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
-}
