@@ -178,14 +178,16 @@ fn supervise_lane(snapshot: &EnvironmentSnapshot, run_dir: &Path, arguments: &[O
     };
     let detach::Inherited { claim, ready } = inherited;
     let output = cli::output::Output::new(Terminal::default(), &CallerSurroundings::default(), &[]);
+    // From here on this process holds the claim, which is all that "started" promises: if it dies
+    // now, the next command of any kind starts another one. So nobody waits for the rest.
+    ready.ready();
     let context = match open(snapshot).and_then(|context| introduce(&context, run_dir).map(|()| context)) {
         Ok(context) => context,
         Err(error) => {
-            ready.refuse(&error.to_string());
+            output.note(&error.to_string());
             return ExitCode::FAILURE;
         }
     };
-    ready.ready();
     let ended = supervise::supervise(&context, run_dir);
     drop(claim);
     match ended {

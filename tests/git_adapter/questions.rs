@@ -34,6 +34,8 @@ fn locate_tells_every_place_apart() {
     assert_eq!(git.locate(&world.lead(), "main").unwrap(), inside(false));
     world.git(&["branch", "lane"]);
     assert_eq!(git.locate(&world.lead(), "main").unwrap(), inside(true));
+    world.git(&["pack-refs", "--all"]);
+    assert_eq!(git.locate(&world.lead(), "main").unwrap(), inside(true));
     assert!(git.version().unwrap().starts_with("2."));
 }
 

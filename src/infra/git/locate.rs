@@ -21,13 +21,13 @@ pub(super) fn locate(git: &GitCli, cwd: &Path, revision: &str) -> PortResult<Loc
     let output = git
         .call(cwd)
         .args(["rev-parse", "--path-format=absolute", "--git-common-dir", "--git-dir", "--show-object-format"])
-        .args(["--is-inside-work-tree", "--show-toplevel", "--glob=refs/heads/lan[e]"])
+        .args(["--is-inside-work-tree", "--show-toplevel"])
         .arg(format!("{asked}^{{commit}}"))
         .arg("--")
         .run()?;
     let lines: Vec<&[u8]> = output.stdout.split(|byte| *byte == b'\n').collect();
     match (output.code, lines.as_slice()) {
-        (Some(0), [common_dir, git_dir, format, b"true", root, lane @ .., commit, b"--", b""]) if lane.len() <= 1 => {
+        (Some(0), [common_dir, git_dir, format, b"true", root, commit, b"--", b""]) => {
             let commit = CommitId::try_from(String::from_utf8_lossy(commit).into_owned());
             let (true, Ok(base_commit)) = (safe, commit) else { return Ok(Located::UnknownRevision) };
             Ok(Located::Inside {
@@ -39,7 +39,7 @@ pub(super) fn locate(git: &GitCli, cwd: &Path, revision: &str) -> PortResult<Loc
                     base_commit,
                     base_revision: revision.to_owned(),
                 },
-                lane_branch_exists: !lane.is_empty(),
+                lane_branch_exists: lane_branch_exists(git, &path(common_dir))?,
             })
         }
         // Two or more lines where one commit was expected: the revision is a range.
@@ -50,6 +50,24 @@ pub(super) fn locate(git: &GitCli, cwd: &Path, revision: &str) -> PortResult<Loc
         (Some(128), [common_dir, _, _, b"true", ..]) if is_git_folder(&path(common_dir)) => no_commit(git, cwd),
         _ => outside(cwd, &output),
     }
+}
+
+/// Whether there is a branch named `lane`.
+///
+/// The files are looked at directly: git's own pattern options read every ref there is, and the
+/// cost of a start must not grow with the branches of past lanes.
+fn lane_branch_exists(git: &GitCli, common_dir: &Path) -> PortResult<bool> {
+    if common_dir.join("reftable").is_dir() {
+        let shown = git.on(common_dir).args(["show-ref", "--verify", "--quiet", "refs/heads/lane"]).run()?;
+        return Ok(shown.code == Some(0));
+    }
+    let loose = common_dir.join("refs/heads/lane");
+    if loose.symlink_metadata().is_ok_and(|metadata| !metadata.is_dir()) {
+        return Ok(true);
+    }
+    let packed = std::fs::read(common_dir.join("packed-refs")).unwrap_or_default();
+    let mut lines = packed.split(|byte| *byte == b'\n');
+    Ok(lines.any(|line| line.strip_suffix(b" refs/heads/lane").is_some()))
 }
 
 /// Tells a repository without a commit from a revision that does not name one.
