@@ -47,9 +47,11 @@ pub(super) fn write_new(run_dir: &Path, contents: &[(&str, Vec<u8>)]) -> PortRes
         start_writing(&file);
         written.push((path, file));
     }
+    // The folders go first: one commit of the journal then holds everything, as long as nothing
+    // comes into the folder after it.
     for folder in [Some(run_dir), run_dir.parent()].into_iter().flatten() {
         let file = File::open(folder).map_err(|error| failed("opening", folder, &error))?;
-        written.push((folder.to_owned(), file));
+        written.insert(0, (folder.to_owned(), file));
     }
     let sync = move || {
         written.iter().try_for_each(|(path, file)| file.sync_all().map_err(|error| failed("syncing", path, &error)))

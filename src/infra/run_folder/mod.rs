@@ -42,6 +42,7 @@ const PLAN: &str = "plan.json";
 const ENVIRONMENT: &str = "environment.json";
 const CANCEL: &str = "cancel";
 const ENDED: &str = "ended";
+const SUPERVISOR_LOG: &str = "supervisor.log";
 
 /// The run folders of one machine.
 #[derive(Default)]
@@ -69,6 +70,9 @@ impl RunFolders for RunFoldersOnDisk {
             (TASK, original.as_bytes().to_vec()),
             (PLAN, plan_text(plan)?),
             (ENVIRONMENT, environment_file::encode(environment)?),
+            // Both are there from the start, so that the folder does not change while it is synced.
+            (lock::SUPERVISOR, Vec::new()),
+            (SUPERVISOR_LOG, Vec::new()),
         ];
         files::make_folder(&plan.run_dir)?;
         match files::write_new(&plan.run_dir, &contents) {
@@ -81,7 +85,7 @@ impl RunFolders for RunFoldersOnDisk {
     }
 
     fn discard(&self, plan: &Plan) {
-        for name in [BRIEF, TASK, PLAN, ENVIRONMENT, lock::SUPERVISOR] {
+        for name in [BRIEF, TASK, PLAN, ENVIRONMENT, lock::SUPERVISOR, SUPERVISOR_LOG] {
             files::remove(&plan.run_dir, name);
         }
         // A folder that holds anything else stays: it is not ours to remove.

@@ -100,6 +100,7 @@ fn links_are_not_followed() {
     let (folders, run_dir) = created(&folder);
     let outside = folder.path().join("outside");
     std::fs::write(&outside, "theirs\n").unwrap();
+    std::fs::remove_file(run_dir.join("supervisor.lock")).unwrap();
     for name in ["result.json", "cancel", "ended", "supervisor.lock", "events.jsonl"] {
         symlink(&outside, run_dir.join(name)).unwrap();
     }
@@ -145,6 +146,7 @@ fn files_are_replaced_whole_and_read_from_their_end() {
 fn a_claim_is_exclusive_and_lives_as_long_as_its_file() {
     let folder = TempDir::new().unwrap();
     let (folders, run_dir) = created(&folder);
+    std::fs::remove_file(run_dir.join("supervisor.lock")).unwrap();
     assert!(!folders.is_claimed(&run_dir).unwrap());
     assert!(!run_dir.join("supervisor.lock").exists(), "looking makes nothing");
     let claim = folders.claim(&run_dir).unwrap();
