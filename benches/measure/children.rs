@@ -62,7 +62,7 @@ fn read_stream(folder: &Path) -> Fallible<()> {
     let mut decoder = provider(ProviderName::Openai).decoder();
     RunFoldersOnDisk::new()
         .lines(folder, "events.jsonl", 0, true, &mut |line| {
-            decoder.line(line);
+            decoder.skim(line);
         })
         .map_err(|error| error.to_string())?;
     if !decoder.summary().clean_end {

@@ -22,9 +22,7 @@ pub fn classify(context: &Context, plan: &Plan, worker: &WorkerEnd) -> AppResult
     let mut decoder = knowledge.decoder();
     context
         .runs
-        .lines(&plan.run_dir, "events.jsonl", 0, true, &mut |line| {
-            decoder.line(line);
-        })
+        .lines(&plan.run_dir, "events.jsonl", 0, true, &mut |line| decoder.skim(line))
         .doing("read the worker's stream")?;
     let stream = decoder.summary().clone();
     let rollout = rollout(context, plan, stream.session_id.as_deref())?;

@@ -178,6 +178,12 @@ pub trait Decoder: Send {
     /// A line that cannot be read is counted, never an error.
     fn line(&mut self, line: &[u8]) -> Vec<WorkerEvent>;
 
+    /// Takes one line of a stream of which only the summary is wanted. Lines that cannot change it
+    /// may be passed over without reading them whole.
+    fn skim(&mut self, line: &[u8]) {
+        self.line(line);
+    }
+
     /// Returns what the stream said so far.
     fn summary(&self) -> &StreamSummary;
 }

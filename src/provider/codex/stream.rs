@@ -115,8 +115,46 @@ impl Decoder for StreamDecoder {
         }
     }
 
+    fn skim(&mut self, line: &[u8]) {
+        match plain_command(line) {
+            Some(PlainCommand::Started) => self.summary.any_event = true,
+            Some(PlainCommand::EndedWell) => {
+                self.summary.any_event = true;
+                self.commands.ran = self.commands.ran.saturating_add(1);
+            }
+            None => drop(self.line(line)),
+        }
+    }
+
     fn summary(&self) -> &StreamSummary {
         &self.summary
+    }
+}
+
+/// A command of which the summary needs no more than this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PlainCommand {
+    Started,
+    EndedWell,
+}
+
+/// Tells a command's line by its two ends, as Codex writes them; `None` if it must be read.
+///
+/// Most bytes of a stream are the output of commands, and none of it is for the summary.
+fn plain_command(line: &[u8]) -> Option<PlainCommand> {
+    const HEAD_BYTES: usize = 160;
+    const KIND: &[u8] = b",\"type\":\"command_execution\",\"command\":";
+    let rest = line.strip_prefix(b"{\"type\":\"item.")?;
+    let head = rest.get(..HEAD_BYTES).unwrap_or(rest);
+    if !head.windows(KIND.len()).any(|window| window == KIND) {
+        return None;
+    }
+    if rest.starts_with(b"started\"") && rest.ends_with(b"\"status\":\"in_progress\"}}") {
+        Some(PlainCommand::Started)
+    } else if rest.starts_with(b"completed\"") && rest.ends_with(b"\"exit_code\":0,\"status\":\"completed\"}}") {
+        Some(PlainCommand::EndedWell)
+    } else {
+        None
     }
 }
 
