@@ -40,7 +40,9 @@ fn assert_table(provider: ProviderName, table: &[(&str, Outcome)]) {
     let wrong: Vec<String> = table
         .iter()
         .filter_map(|(name, expected)| {
-            let got = Recording::load(provider, name, *expected).classify();
+            let recording = Recording::load(provider, name, *expected);
+            assert_eq!(recording.skimmed(), recording.stream().0, "{name}: passing over lines changes the summary");
+            let got = recording.classify();
             (got.outcome != *expected).then(|| format!("{name}: {:?}, not {expected:?} ({:?})", got.outcome, got.error))
         })
         .collect();
