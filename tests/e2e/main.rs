@@ -8,3 +8,4 @@ mod basics;
 mod cases;
 mod faults;
 mod refusals;
+mod verbs;

@@ -312,5 +312,11 @@ fn read_answer(output: &Output, took: Duration, arguments: &[&str]) -> Answer {
     assert!(stdout.ends_with('\n') && stdout.lines().count() == 1, "not exactly one line: {shown}");
     let json: Value = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("no JSON ({error}): {shown}"));
     assert_eq!(json.get("schema"), Some(&Value::from(1)), "no schema number: {shown}");
+    static CONTRACT: std::sync::OnceLock<jsonschema::Validator> = std::sync::OnceLock::new();
+    let contract =
+        CONTRACT.get_or_init(|| jsonschema::validator_for(&lane::wire::schema::json_schema()).expect("the schema"));
+    if let Err(fault) = contract.validate(&json) {
+        panic!("the line does not fit the schema ({fault}): {shown}");
+    }
     Answer { code, json, stdout, stderr, took }
 }
