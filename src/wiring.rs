@@ -5,15 +5,16 @@
 //! (the keeper of one worker), `__demo-worker` (the scripted worker of `lane demo`).
 
 mod demo;
+mod state_folder;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crate::app::context::{CallerSurroundings, Context};
-use crate::app::error::{AppResult, Doing};
-use crate::app::ports::{Clock, Machine, PortErrorKind};
+use crate::app::context::{CallerSurroundings, Context, Notes};
+use crate::app::error::{AppError, AppResult, Doing};
+use crate::app::ports::{Clock, Ledger, Machine, PortErrorKind, PortResult};
 use crate::app::supervise;
 use crate::cli::output::Terminal;
 use crate::cli::{self, Doors};
@@ -24,7 +25,7 @@ use crate::domain::result::LaneEnd;
 use crate::infra::clock::{SystemClock, SystemRandom};
 use crate::infra::environment::EnvironmentSnapshot;
 use crate::infra::git::GitCli;
-use crate::infra::ledger::SqliteLedger;
+use crate::infra::ledger::{SqliteLedger, UnopenedLedger};
 use crate::infra::machine::ThisMachine;
 use crate::infra::process::{SystemProcesses, detach, keeper};
 use crate::infra::run_folder::RunFoldersOnDisk;
@@ -51,11 +52,15 @@ fn exit(code: i32) -> ExitCode {
 fn front_door(snapshot: &EnvironmentSnapshot, arguments: Vec<OsString>) -> u8 {
     let surroundings = surroundings(snapshot);
     let terminal = Terminal { stdout: snapshot.stdout_is_terminal, stderr: snapshot.stderr_is_terminal };
+    let open_for_doctor = || open_for_doctor(snapshot);
     let open = || open(snapshot);
     let demo = |arguments: &cli::arguments::DemoArguments, output: &cli::output::Output| {
         demo::demo(snapshot, arguments, output)
     };
-    cli::main(arguments, &Doors { surroundings: &surroundings, terminal, open: &open, demo: &demo })
+    cli::main(
+        arguments,
+        &Doors { surroundings: &surroundings, terminal, open: &open, open_for_doctor: &open_for_doctor, demo: &demo },
+    )
 }
 
 fn clock(snapshot: &EnvironmentSnapshot) -> SystemClock {
@@ -74,36 +79,52 @@ fn directory(snapshot: &EnvironmentSnapshot) -> PathBuf {
     snapshot.current_dir.clone().unwrap_or_else(|| PathBuf::from("/"))
 }
 
-/// The state folder: `LANE_STATE`, else `.lane` in the home folder.
-fn state_dir(snapshot: &EnvironmentSnapshot) -> Result<PathBuf, Refusal> {
-    match (snapshot.raw("LANE_STATE"), snapshot.raw("HOME")) {
-        (Some(state), _) if state.is_empty() => {
-            Err(Refusal::usage("LANE_STATE is empty", "set it to the folder for Lane's state, or unset it"))
-        }
-        (Some(state), _) => Ok(directory(snapshot).join(state)),
-        (None, Some(home)) => Ok(Path::new(home).join(".lane")),
-        (None, None) => {
-            Err(Refusal::usage("neither LANE_STATE nor HOME is set", "set LANE_STATE to the folder for Lane's state"))
-        }
-    }
-}
-
 /// Opens the state folder with the person's settings, or says why it cannot be opened.
 fn open(snapshot: &EnvironmentSnapshot) -> AppResult<Context> {
     let state_dir = state_dir(snapshot)?;
-    build(snapshot, &state_dir, load_settings(snapshot, &state_dir)?)
+    let settings = load_settings(snapshot, &state_dir)?;
+    let ledger = open_ledger(&state_dir).map_err(|error| cannot_open(&state_dir, error))?;
+    Ok(build(snapshot, &state_dir, settings, Box::new(ledger)))
+}
+
+/// Opens what can be opened, for `lane doctor`: it must answer just when something is broken.
+fn open_for_doctor(snapshot: &EnvironmentSnapshot) -> AppResult<Context> {
+    let state_dir = state_dir(snapshot)?;
+    let settings = match load_settings(snapshot, &state_dir) {
+        Err(AppError::Refused(refusal)) if refusal.status == RefusalStatus::DiskFull => Settings::default(),
+        loaded => loaded?,
+    };
+    let ledger: Box<dyn Ledger> = match open_ledger(&state_dir) {
+        Ok(ledger) => Box::new(ledger),
+        Err(error) => Box::new(UnopenedLedger(error)),
+    };
+    Ok(build(snapshot, &state_dir, settings, ledger))
+}
+
+fn state_dir(snapshot: &EnvironmentSnapshot) -> Result<PathBuf, Refusal> {
+    state_folder::refuse_odd_variables(snapshot)?;
+    state_folder::state_dir(snapshot, &directory(snapshot))
+}
+
+fn open_ledger(state_dir: &Path) -> PortResult<SqliteLedger> {
+    ThisMachine.ensure_private_dir(state_dir).and_then(|()| SqliteLedger::open(state_dir))
 }
 
 fn load_settings(snapshot: &EnvironmentSnapshot, state_dir: &Path) -> AppResult<Settings> {
     let file = state_dir.join("config.toml");
-    let text = ThisMachine.read_text(&file).doing("read the configuration")?.unwrap_or_default();
-    let settings = Settings::from_toml(&text).map_err(|error| {
+    let bad = |error: &str| {
         Refusal::new(
             RefusalStatus::BadConfig,
-            format!("{}: {}", file.display(), error.0.trim_end()),
+            format!("{}: {}", file.display(), error.trim_end()),
             "mend the file; docs/configuration.md lists every key",
         )
-    })?;
+    };
+    let text = match ThisMachine.read_text(&file) {
+        // It is there, and it is no text: a folder, or bytes that are not UTF-8.
+        Err(error) if error.kind == PortErrorKind::Other => return Err(bad(&error.message).into()),
+        read => read.doing("read the configuration")?.unwrap_or_default(),
+    };
+    let settings = Settings::from_toml(&text).map_err(|error| bad(&error.0))?;
     let lookup = |name: &str| snapshot.raw(name).and_then(OsStr::to_str).map(str::to_owned);
     let settings = settings
         .with_variables(&lookup)
@@ -111,21 +132,16 @@ fn load_settings(snapshot: &EnvironmentSnapshot, state_dir: &Path) -> AppResult<
     Ok(settings)
 }
 
-fn build(snapshot: &EnvironmentSnapshot, state_dir: &Path, settings: Settings) -> AppResult<Context> {
+fn build(snapshot: &EnvironmentSnapshot, state_dir: &Path, settings: Settings, ledger: Box<dyn Ledger>) -> Context {
     let clock: Arc<dyn Clock> = Arc::new(clock(snapshot));
-    let opened = ThisMachine.ensure_private_dir(state_dir).and_then(|()| SqliteLedger::open(state_dir));
-    let ledger = match opened {
-        Ok(ledger) => ledger,
-        Err(error) => return Err(cannot_open(state_dir, error)),
-    };
     let path = snapshot.raw("PATH").map(OsStr::to_owned);
     let home = snapshot.home().map(Path::to_owned);
     let executable = snapshot.current_exe.clone().unwrap_or_else(|| PathBuf::from("/proc/self/exe"));
     let git = ThisMachine.find_program(None, "git", path.as_deref()).unwrap_or_else(|| PathBuf::from("git"));
-    Ok(Context {
+    Context {
         clock: Arc::clone(&clock),
         random: Box::new(SystemRandom),
-        ledger: Box::new(ledger),
+        ledger,
         runs: Box::new(RunFoldersOnDisk::new()),
         git: Box::new(GitCli::new(git, path, home)),
         processes: Box::new(SystemProcesses::new(executable.clone(), clock)),
@@ -135,11 +151,17 @@ fn build(snapshot: &EnvironmentSnapshot, state_dir: &Path, settings: Settings) -
         state_dir: state_dir.to_owned(),
         executable,
         render_result,
-    })
+        notes: Notes::new(note),
+    }
+}
+
+/// Says a line to people; the supervisor's log is its stderr, too.
+fn note(line: &str) {
+    cli::output::Output::new(Terminal::default(), &CallerSurroundings::default(), &[]).note(line);
 }
 
 /// A state folder that cannot be written is the caller's sandbox, where there is one.
-fn cannot_open(state_dir: &Path, error: crate::app::ports::PortError) -> crate::app::error::AppError {
+fn cannot_open(state_dir: &Path, error: crate::app::ports::PortError) -> AppError {
     if error.kind == PortErrorKind::NoRoom
         && let Some(reason) = ThisMachine.caller_sandbox()
     {

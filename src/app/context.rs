@@ -1,8 +1,9 @@
 //! What every use case is handed: the ports, the settings and who calls.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ports::{Clock, Environment, Git, Ledger, Machine, Processes, Random, RunFolders};
 use crate::domain::config::Settings;
@@ -36,6 +37,30 @@ pub struct Context {
     pub executable: PathBuf,
     /// Writes the result as the line that goes to `result.json`.
     pub render_result: fn(&Plan, &LaneEnd) -> Vec<u8>,
+    /// What people should know besides the answer.
+    pub notes: Notes,
+}
+
+/// Lines for people, each said once.
+pub struct Notes {
+    say: fn(&str),
+    said: Mutex<BTreeSet<String>>,
+}
+
+impl Notes {
+    /// Builds it; `say` is what carries a line to people.
+    pub const fn new(say: fn(&str)) -> Self {
+        Self { say, said: Mutex::new(BTreeSet::new()) }
+    }
+
+    /// Says a line, unless it was said before.
+    pub fn once(&self, line: String) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if !said.contains(&line) {
+            (self.say)(&line);
+            said.insert(line);
+        }
+    }
 }
 
 /// One look at the caller's environment.

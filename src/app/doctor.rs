@@ -78,12 +78,12 @@ fn git(context: &Context) -> Check {
 
 fn state_folder(context: &Context) -> Check {
     let found = context.state_dir.display().to_string();
-    match context.runs.write(&context.state_dir, "doctor-probe", b"ok") {
+    match context.machine.try_writing(&context.state_dir) {
         Ok(()) => ok("state_folder", found),
         Err(error) => bad(
             "state_folder",
             Health::Broken,
-            format!("{found}: {error}"),
+            error.to_string(),
             "make it writable, or point LANE_STATE at another folder",
         ),
     }
@@ -119,9 +119,12 @@ fn ledger(context: &Context) -> Check {
                 "the file was changed by something else: keep a copy, and start with a new LANE_STATE",
             ),
         },
-        Err(error) => {
-            bad("ledger", Health::Broken, error.to_string(), "keep a copy of lane.db, and start with a new LANE_STATE")
-        }
+        Err(error) => bad(
+            "ledger",
+            Health::Broken,
+            error.to_string(),
+            "make the state folder readable, or move lane.db (with lane.db-wal and lane.db-shm) aside: a new one is begun",
+        ),
     }
 }
 

@@ -537,4 +537,11 @@ pub trait Machine: Send + Sync {
 
     /// Removes an empty folder; anything else stays.
     fn remove_empty_dir(&self, path: &Path);
+
+    /// Writes a small file into a folder and removes it again.
+    ///
+    /// # Errors
+    ///
+    /// `NoRoom` when the folder cannot be written or has no room.
+    fn try_writing(&self, folder: &Path) -> PortResult<()>;
 }

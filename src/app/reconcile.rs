@@ -9,15 +9,26 @@ use crate::domain::admission::Verdict;
 
 /// Gives each live lane without a supervisor a new one, and starts the lanes that may leave the queue.
 ///
-/// Its cost grows with the live and the queued lanes only.
+/// Its cost grows with the live and the queued lanes only. What cannot be done for one lane (a state
+/// folder that cannot be written, a run folder that is not ours) is said on stderr and keeps neither
+/// the other lanes nor the caller from going on.
+///
+/// # Errors
+///
+/// When the ledger cannot be read.
 pub fn reconcile(context: &Context) -> AppResult<()> {
     if is_inside_a_lane(context) {
         return Ok(());
     }
     for row in context.ledger.live().doing("read the ledger")? {
-        recover(context, &row)?;
+        if let Err(error) = recover(context, &row) {
+            context.notes.once(format!("nobody looks after lane {}: {error}", row.plan.lane_id));
+        }
     }
-    promote(context)
+    if let Err(error) = promote(context) {
+        context.notes.once(format!("the queue does not move: {error}"));
+    }
+    Ok(())
 }
 
 /// A supervisor that was started inside a lane would end with that lane, so none is started there.
@@ -50,7 +61,8 @@ fn end_unreachable(context: &Context, row: &LaneRow, error: &str) -> AppResult<(
         return Err(super::ports::PortError::other(error.to_owned())).doing("lock a run folder");
     }
     let swept = context.processes.sweep_lane(&row.plan.lane_id).doing("end what is left of a lane")?;
-    let text = format!("its run folder is gone ({error}); its work may be on branch {}", row.plan.lane_id.branch());
+    let text =
+        format!("its run folder is gone ({error}); what its worker left is in {}", row.plan.checkout_path.display());
     let mut end = crate::domain::result::LaneEnd::without_worker(
         &row.plan,
         crate::domain::outcome::Outcome::Lost,

@@ -23,6 +23,7 @@ use clap::error::ErrorKind;
 
 use crate::app::context::{CallerSurroundings, Context};
 use crate::app::error::{AppError, AppResult};
+use crate::app::ports::{PortError, PortErrorKind};
 use crate::domain::refusal::Refusal;
 use crate::wire::answers::{Answer, Failed, Refused};
 use arguments::{Arguments, Verb};
@@ -36,6 +37,8 @@ pub struct Doors<'a> {
     pub terminal: Terminal,
     /// Opens the state; called only by verbs that need it.
     pub open: &'a dyn Fn() -> AppResult<Context>,
+    /// Opens what can be opened of it, so that `lane doctor` can say what is broken.
+    pub open_for_doctor: &'a dyn Fn() -> AppResult<Context>,
     /// Runs `lane demo`, which makes a state of its own.
     pub demo: &'a dyn Fn(&arguments::DemoArguments, &Output) -> AppResult<u8>,
 }
@@ -88,7 +91,7 @@ fn dispatch(verb: &Verb, doors: &Doors<'_>, output: &Output) -> AppResult<Verdic
         Verb::Diff(arguments) => diff::run(&(doors.open)()?, arguments, output).map(Verdict::Printed),
         Verb::Clean(arguments) => clean::run(&(doors.open)()?, arguments).map(line),
         Verb::Restore(arguments) => clean::restore(&(doors.open)()?, arguments).map(line),
-        Verb::Doctor(arguments) => doctor::run(&(doors.open)()?, arguments).map(line),
+        Verb::Doctor(arguments) => doctor::run(&(doors.open_for_doctor)()?, arguments).map(line),
         Verb::Schema => Ok(line(schema::run())),
         Verb::Completions(arguments) => Ok(Verdict::Printed(schema::completions(arguments, output))),
         Verb::Demo(arguments) => (doors.demo)(arguments, output).map(Verdict::Printed),
@@ -99,6 +102,11 @@ fn dispatch(verb: &Verb, doors: &Doors<'_>, output: &Output) -> AppResult<Verdic
 pub fn error_answer(error: AppError) -> Answer {
     match error {
         AppError::Refused(refusal) => Answer::Refused(Refused::from(refusal)),
+        AppError::Failed { source: PortError { kind: PortErrorKind::Damaged, .. }, .. } => Answer::Failed(Failed::new(
+            error.to_string(),
+            "`lane doctor` says what is left; to go on, move the damaged file aside (lane.db with lane.db-wal and \
+             lane.db-shm): a new one is begun, and branches, checkouts and run folders stay",
+        )),
         AppError::Failed { .. } => Answer::Failed(Failed::new(
             error.to_string(),
             "`lane doctor` looks at everything that Lane needs; the same call may succeed later",

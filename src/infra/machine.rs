@@ -88,6 +88,15 @@ impl Machine for ThisMachine {
         // `rmdir` refuses a folder with content and a link, which is just what is wanted.
         let _not_empty = std::fs::remove_dir(path);
     }
+
+    fn try_writing(&self, folder: &Path) -> PortResult<()> {
+        use std::io::Write;
+        let tried = tempfile::Builder::new()
+            .prefix(".probe-")
+            .tempfile_in(folder)
+            .and_then(|mut file| file.write_all(&[b'x'; 4096]).and_then(|()| file.close()));
+        tried.map_err(|error| PortError::io(format_args!("writing in {}", folder.display()), &error))
+    }
 }
 
 fn is_executable(path: &Path) -> bool {

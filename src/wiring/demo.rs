@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::{build, load_settings};
+use super::{build, cannot_open, load_settings, open_ledger};
 use crate::app::context::Context;
 use crate::app::error::{AppError, AppResult, Doing};
 use crate::app::lanes::require_lane;
@@ -112,7 +112,8 @@ fn open(snapshot: &EnvironmentSnapshot, root: &Path, server: Option<&LoopbackSer
     own.current_dir = Some(root.to_owned());
     own.current_exe.clone_from(&snapshot.current_exe);
     let settings = load_settings(&own, &state)?;
-    build(&own, &state, settings)
+    let ledger = open_ledger(&state).map_err(|error| cannot_open(&state, error))?;
+    Ok(build(&own, &state, settings, Box::new(ledger)))
 }
 
 fn make_repository(context: &Context, project: &Path) -> AppResult<()> {

@@ -7,5 +7,6 @@ mod admission;
 mod basics;
 mod cases;
 mod faults;
+mod machine_faults;
 mod refusals;
 mod verbs;

@@ -233,7 +233,22 @@ impl TestBed {
 
     /// Starts a command of Lane and goes on at once.
     pub fn start_lane(&self, directory: &Path, arguments: &[&str]) -> Background {
-        let child = self.command(lane_program(), directory).args(arguments).spawn().expect("lane starts");
+        let mut command = self.command(lane_program(), directory);
+        command.args(arguments);
+        self.background(command, arguments)
+    }
+
+    /// Runs a command that comes to a command of Lane and reads its one line; it must end in time.
+    pub fn answer_of(&self, command: Command, arguments: &[&str]) -> Answer {
+        let mut running = self.background(command, arguments);
+        wait_until(PATIENCE, &format!("lane {} has ended", arguments.join(" ")), || running.has_ended());
+        running.finish()
+    }
+
+    /// Starts a command that comes to a command of Lane and goes on at once.
+    #[expect(clippy::unused_self, reason = "it is started in this bed")]
+    pub fn background(&self, mut command: Command, arguments: &[&str]) -> Background {
+        let child = command.spawn().expect("lane starts");
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         Background { child: Some(child), arguments, started: Instant::now() }
     }

@@ -10,7 +10,7 @@ use crate::app::context::Context;
 use crate::app::error::{AppResult, Doing};
 use crate::app::ports::Located;
 use crate::app::request::RunRequest;
-use paths::{add_dirs, protected_paths, refuse_bad_root};
+use paths::{add_dirs, protected_paths, refuse_bad_root, refuse_odd_path};
 use profile::{chosen_checkout, chosen_profile};
 use worker::worker_cli;
 
@@ -93,6 +93,9 @@ pub fn plan(context: &Context, request: &RunRequest) -> AppResult<Planned> {
         lane_id,
     };
     refuse_bad_root(context, &plan)?;
+    refuse_odd_path("the checkout", &plan.checkout_path)?;
+    refuse_odd_path("the worker's program", &plan.program)?;
+    plan.codex_home.iter().try_for_each(|home| refuse_odd_path("the Codex home", home))?;
     let handed = handed_text(&brief, &plan);
     refuse_oversized(&handed, profile.provider)?;
     Ok(Planned { plan, handed, original: brief.text().to_owned() })
@@ -144,9 +147,11 @@ fn read_brief(bytes: &[u8]) -> AppResult<Brief> {
 fn resolve_cwd(context: &Context, request: &RunRequest) -> AppResult<PathBuf> {
     let asked = request.cwd.clone().unwrap_or_else(|| context.surroundings.directory.clone());
     let absolute = context.surroundings.directory.join(&asked);
-    context.machine.resolve_dir(&absolute).map_err(|error| {
-        Refusal::usage(format!("--cwd {}: {error}", asked.display()), "name a directory that exists").into()
-    })
+    let resolved = context.machine.resolve_dir(&absolute).map_err(|error| {
+        Refusal::usage(format!("--cwd {}: {error}", asked.display()), "name a directory that exists")
+    })?;
+    refuse_odd_path("--cwd", &resolved)?;
+    Ok(resolved)
 }
 
 fn locate(

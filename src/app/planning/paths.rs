@@ -55,6 +55,16 @@ fn from_root(cwd: &Path, root: &Path, asked: &Path) -> Option<String> {
     relative.to_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
+/// Refuses a path that cannot be written down as text, or that git cannot take.
+pub(super) fn refuse_odd_path(what: &str, path: &Path) -> Result<(), Refusal> {
+    let why = match path.to_str() {
+        None => "is not UTF-8",
+        Some(text) if text.contains('\n') => "has a line feed in its name",
+        Some(_) => return Ok(()),
+    };
+    Err(Refusal::usage(format!("{what} {} {why}", path.display()), "rename the folder, or use another one"))
+}
+
 pub(super) fn add_dirs(
     context: &Context,
     request: &RunRequest,
@@ -67,6 +77,7 @@ pub(super) fn add_dirs(
         let dir = context.machine.resolve_dir(&absolute).map_err(|error| {
             Refusal::usage(format!("--add-dir {}: {error}", asked.display()), "name a directory that exists")
         })?;
+        refuse_odd_path("--add-dir", &dir)?;
         refuse_overlap(context, "--add-dir", &dir, repository, codex_home)?;
         dirs.push(dir);
     }

@@ -30,6 +30,7 @@ mod list;
 mod lock;
 mod rows;
 mod schema;
+mod unopened;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -45,6 +46,7 @@ use crate::domain::time::Timestamp;
 
 use fault::Fault;
 use lock::WriteLock;
+pub use unopened::UnopenedLedger;
 
 /// The ledger of one state folder.
 pub struct SqliteLedger {
