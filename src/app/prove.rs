@@ -106,7 +106,9 @@ fn take_over(context: &Context, plan: &Plan, warnings: &mut Vec<String>) -> Resu
         context.machine.remove_empty_dir(&plan.checkout_path.join(name));
     }
     context.git.take_over(plan).map(Some).map_err(|error| {
-        warnings.push(format!("the worker's checkout stays at {}", plan.checkout_path.display()));
+        if context.machine.exists(&plan.checkout_path) {
+            warnings.push(format!("the worker's checkout stays at {}", plan.checkout_path.display()));
+        }
         format!("cannot take over the worker's commits: {error}")
     })
 }

@@ -26,6 +26,7 @@ pub(super) fn take_over(git: &GitCli, plan: &Plan) -> PortResult<TakenOver> {
     if let Some(taken) = Note::Taken.load::<Taken>(&plan.run_dir)? {
         return Ok(taken.answer);
     }
+    refuse_vanished(plan)?;
     let taken = match plan.checkout {
         CheckoutMode::Clone => of_clone(git, plan)?,
         CheckoutMode::Linked => of_linked(git, plan)?,
@@ -36,6 +37,14 @@ pub(super) fn take_over(git: &GitCli, plan: &Plan) -> PortResult<TakenOver> {
         shared_state::leave_company(plan, repository);
     }
     Ok(taken.answer)
+}
+
+/// A checkout that somebody removed was not left unchanged by its worker: what it did is not known.
+fn refuse_vanished(plan: &Plan) -> PortResult<()> {
+    if files::is_directory(&plan.checkout_path) || files::exists(&worker_git(plan)) {
+        return Ok(());
+    }
+    Err(PortError::other(format!("the checkout {} is gone", plan.checkout_path.display())))
 }
 
 /// Everything that the steps hand to each other.
