@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::error::{AppResult, Doing};
 use super::planning::{Planned, plan};
-use super::ports::{Claim, Environment, PortErrorKind, PortResult, Syncing};
+use super::ports::{Claim, Environment, LaneRow, PortErrorKind, PortResult, Syncing};
 use super::reconcile::reconcile;
 use super::request::RunRequest;
 use crate::domain::admission::Verdict;
@@ -53,8 +53,9 @@ pub fn run(context: &Context, request: &RunRequest) -> AppResult<Ran> {
         (Ok(ran), Ok(())) => Ok(ran),
         (Err(error), _) => {
             // Before it was admitted a lane leaves nothing behind; after, the ledger knows it.
-            if !matches!(context.ledger.lane(&plan.lane_id), Ok(Some(_))) {
-                context.runs.discard(&plan);
+            match context.ledger.lane(&plan.lane_id) {
+                Ok(Some(row)) => withdraw_failed(context, &row),
+                Ok(None) | Err(_) => context.runs.discard(&plan),
             }
             Err(error)
         }
@@ -63,6 +64,15 @@ pub fn run(context: &Context, request: &RunRequest) -> AppResult<Ran> {
             super::cancel::cancel(context, &plan.lane_id)?;
             Err(error)
         }
+    }
+}
+
+/// The caller is told that the call failed, so the lane must not be taken up later by another command.
+fn withdraw_failed(context: &Context, row: &LaneRow) {
+    let is_over = matches!(row.state, State::Ended { .. });
+    if !is_over && super::cancel::cancel(context, &row.plan.lane_id).is_err() {
+        // The ledger cannot be written. The file alone is a request too, even one that stays empty.
+        let _also_not = context.runs.request_cancel(&row.plan.run_dir);
     }
 }
 
