@@ -4,6 +4,9 @@
 //! Always: one line of JSON, the right exit code, a hint that names the way on, nothing left behind,
 //! no hang, and no work lost.
 
+mod damage;
+mod places;
+
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -161,6 +164,47 @@ fn a_full_state_folder() {
         let doctor = bed.lane(&["doctor"]).expect_code(1);
         assert_eq!(health_of(&doctor, "disk"), "broken", "{:#}", doctor.json);
         assert_eq!(left_behind(&bed), before);
+    });
+}
+
+#[test]
+fn a_disk_with_hardly_any_room() {
+    let mut bed = TestBed::new().with("LANE_MAX_CONCURRENT", "2");
+    bed.set("LANE_WORKTREE_ROOT", bed.path().join("checkouts"));
+    let repository = bed.repository("project");
+    let mut arguments = run_arguments(&bed, &repository, COMMITS);
+    arguments.push("--queue".to_owned());
+    with_own_mounts(|| {
+        mount_small(&bed.state(), 8);
+        let first = bed.lane(&words(&arguments)).expect_code(0).lane_id();
+        bed.wait(&first).expect_code(0);
+        let mut started = vec![first];
+        let mut refused = 0;
+        for free_pages in (0..96).step_by(8) {
+            let filler = fill(&bed.state());
+            let room = fs::metadata(&filler).unwrap().len().saturating_sub(free_pages * 4096);
+            fs::OpenOptions::new().write(true).open(&filler).unwrap().set_len(room).unwrap();
+            let answer = bed.lane(&words(&arguments));
+            match answer.status() {
+                "started" | "queued" => started.push(answer.lane_id()),
+                _ => {
+                    assert_refused(answer, "disk_full", 4, path_text(&bed.state()));
+                    refused += 1;
+                }
+            }
+            fs::remove_file(&filler).unwrap();
+            // What was started goes on once there is room, and ends.
+            for lane_id in &started {
+                let ended = bed.wait(lane_id);
+                assert_ne!(ended.code, 3, "{free_pages} pages: {:#}", ended.json);
+            }
+            assert_eq!(bed.lane(&["status"]).json["running"], json!(0));
+        }
+        assert!(refused > 0 && started.len() > 1, "{refused} refused, {} started", started.len());
+        let folders: Vec<_> = fs::read_dir(bed.state().join("runs")).unwrap().flatten().collect();
+        let listed = bed.lane(&["status", "--all"]).json["lanes"].as_array().unwrap().len();
+        assert_eq!(folders.len(), listed, "a refused lane left a folder");
+        assert_eq!(health_of(&bed.lane(&["doctor"]), "ledger"), "ok");
     });
 }
 
@@ -402,206 +446,4 @@ fn no_watches_are_left() {
     bed.lane(&["cancel", &lane_id]).expect_code(0);
     assert_eq!(bed.answer_of(wrapped(&["wait", &lane_id]), &["wait"]).expect_code(1).status(), "cancelled");
     assert_over(&bed, &lane_id);
-}
-
-#[test]
-fn long_paths() {
-    let mut bed = TestBed::new();
-    let repository = bed.repository("project");
-    let arguments = run_arguments(&bed, &repository, COMMITS);
-    let deep = |length: usize| {
-        let mut path = bed.path();
-        while path.as_os_str().len() + 101 < length {
-            path.push("d".repeat(100));
-        }
-        path.join("e".repeat(length.saturating_sub(path.as_os_str().len() + 1).max(1)))
-    };
-    // Far beyond what a socket's name may have: an ordinary folder.
-    let (far, too_far) = (deep(400), deep(4050));
-    let too_long_name = bed.path().join("n".repeat(300));
-    bed.set("LANE_STATE", &far);
-    let started = bed.lane(&words(&arguments)).expect_code(0);
-    assert_eq!(bed.wait(&started.lane_id()).expect_code(0).status(), "ok");
-    bed.lane(&["clean", &started.lane_id()]).expect_code(0);
-    bed.set("LANE_STATE", &too_far);
-    assert_refused(bed.lane(&words(&arguments)), "usage_error", 2, "too long");
-    assert_refused(bed.lane(&["status"]), "usage_error", 2, "too long");
-    bed.set("LANE_STATE", &too_long_name);
-    assert_refused(bed.lane(&words(&arguments)), "usage_error", 2, "too long");
-    bed.unset("LANE_STATE");
-    bed.set("HOME", &too_far);
-    assert_refused(bed.lane(&words(&arguments)), "usage_error", 2, "too long");
-}
-
-#[test]
-fn odd_paths() {
-    let mut bed = TestBed::new();
-    let repository = bed.repository("a 'project' \"of\" $mine;\t");
-    let arguments = run_arguments(&bed, &repository, COMMITS);
-    bed.set("LANE_STATE", bed.path().join("st ate '\"$(x)\t\u{e9}"));
-    let mut run = words(&arguments);
-    run.extend(["--holdout", "test -f new.txt", "--protect", "README.md"]);
-    for profile in ["implement", "opus"] {
-        run[2] = profile;
-        let started = bed.lane(&run).expect_code(0);
-        let ended = bed.wait(&started.lane_id()).expect_code(0);
-        assert_eq!(ended.json["accepted"], json!(true), "{:#}", ended.json);
-        bed.lane(&["clean", &started.lane_id()]).expect_code(0);
-    }
-    let odd = bed.path().join(std::ffi::OsStr::from_bytes(b"st\xffate"));
-    for name in ["LANE_STATE", "LANE_WORKTREE_ROOT", "LANE_CODEX_HOME", "LANE_MAX_CONCURRENT"] {
-        let mut bed = TestBed::new();
-        let repository = bed.repository("project");
-        bed.set(name, &odd);
-        let arguments = run_arguments(&bed, &repository, COMMITS);
-        assert_refused(bed.lane(&words(&arguments)), "usage_error", 2, name);
-        assert!(left_behind(&bed).is_empty());
-    }
-    assert!(!odd.exists());
-    // A repository whose name is no text, or has a line feed.
-    for (name, says) in [(b"r\xffepo", "UTF-8"), (b"r\nepo", "line feed")] {
-        let repository = bed.repository("plain");
-        let moved = bed.path().join(std::ffi::OsStr::from_bytes(name));
-        fs::rename(repository.path(), &moved).unwrap();
-        let answer = ask(&bed, &["run", "--profile", "implement", "--task", "x", "--cwd"], |command| {
-            command.arg(&moved);
-        });
-        assert_refused(answer, "usage_error", 2, says);
-    }
-}
-
-#[test]
-fn closed_streams() {
-    let bed = TestBed::new();
-    let repository = bed.repository("project");
-    let arguments = run_arguments(&bed, &repository, COMMITS);
-    let out = bed.path().join("out");
-    for (number, closing) in ["<&-", ">&-", "2>&-", "<&- 2>&-", "<&- >&- 2>&-"].into_iter().enumerate() {
-        let mut command = bed.command("sh", &bed.path());
-        let keeps_stdout = !closing.contains(">&-") || closing.replace("2>&-", "").trim() == "<&-" || closing == "2>&-";
-        let script = if keeps_stdout {
-            format!("exec \"$@\" >'{}' {closing}", out.display())
-        } else {
-            format!("exec \"$@\" {closing}")
-        };
-        command.args(["-c", &script, "sh"]).arg(lane_program()).args(&arguments);
-        assert_eq!(command.status().unwrap().code(), Some(0), "{closing}");
-        let listed = bed.lane(&["status", "--all"]).expect_code(0);
-        let lanes = listed.json["lanes"].as_array().unwrap();
-        assert_eq!(lanes.len(), number + 1, "{closing}: {:#}", listed.json);
-        let lane_id = lanes[0]["lane_id"].as_str().unwrap().to_owned();
-        if keeps_stdout {
-            let line: Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
-            assert_eq!(line["lane_id"], lane_id.as_str(), "{closing}");
-        }
-        let ended = bed.wait(&lane_id).expect_code(0);
-        assert_eq!(ended.status(), "ok", "{closing}: {:#}", ended.json);
-        // Nothing that was meant for a closed stream has landed in a file of Lane's own.
-        for entry in fs::read_dir(bed.run_dir(&lane_id)).unwrap().flatten() {
-            let text = fs::read(entry.path()).unwrap_or_default();
-            let is_result = entry.file_name() == "result.json";
-            let holds_start = String::from_utf8_lossy(&text).contains("\"status\":\"started\"");
-            assert!(!holds_start || is_result, "{closing}: {}", entry.path().display());
-        }
-        assert_eq!(health_of(&bed.lane(&["doctor"]), "ledger"), "ok", "{closing}");
-    }
-}
-
-#[test]
-fn the_run_folder_vanishes() {
-    let bed = TestBed::new().with("LANE_MAX_CONCURRENT", "1");
-    let repository = bed.repository("project");
-    let (lane_id, gate) = at_gate(&bed, &repository);
-    fs::remove_dir_all(bed.run_dir(&lane_id)).unwrap();
-    fs::write(gate, "").unwrap();
-    let ended = bed.wait(&lane_id).expect_code(1);
-    assert_eq!((ended.status(), ended.text("class")), ("lost", "infra"), "{:#}", ended.json);
-    assert!(ended.text("error").contains("run folder"), "{:#}", ended.json);
-    assert_over(&bed, &lane_id);
-    // Its commits are where the answer says.
-    let checkout = bed.state().join("checkouts").join(&lane_id);
-    assert!(ended.text("error").contains(path_text(&checkout)), "{:#}", ended.json);
-    assert_eq!(fs::read_to_string(checkout.join("kept.txt")).unwrap(), "kept\n");
-    let next = bed.run(&repository, COMMITS, &["--profile", "implement"]).expect_code(0);
-    assert_eq!(bed.wait(&next.lane_id()).expect_code(0).status(), "ok");
-    // Cleaning never removes what is saved nowhere.
-    let cleaned = bed.lane(&["clean", &lane_id]);
-    let kept = checkout.join("kept.txt").exists();
-    let saved = Command::new("git")
-        .args(["-C", path_text(repository.path()), "show", &format!("lane/{lane_id}:kept.txt")])
-        .output()
-        .is_ok_and(|output| output.status.success());
-    assert!(kept || saved, "{:#}", cleaned.json);
-}
-
-#[test]
-fn a_damaged_database() {
-    let bed = TestBed::new();
-    let repository = bed.repository("project");
-    let arguments = run_arguments(&bed, &repository, COMMITS);
-    bed.wait(&bed.lane(&words(&arguments)).expect_code(0).lane_id()).expect_code(0);
-    let before = left_behind(&bed);
-    let database = bed.state().join("lane.db");
-    rusqlite::Connection::open(&database).unwrap().pragma_update(None, "wal_checkpoint", "TRUNCATE").unwrap();
-    let good = fs::read(&database).unwrap();
-    let truncated = good[..good.len() / 2 + 100].to_vec();
-    let mut no_header = good.clone();
-    no_header[..100].fill(b'x');
-    let mut garbage_page = good.clone();
-    garbage_page[4096..].fill(0xa5);
-    for (damage, content) in [("truncated", truncated), ("no header", no_header), ("garbage", garbage_page)] {
-        for name in ["lane.db-wal", "lane.db-shm"] {
-            let _ = fs::remove_file(bed.state().join(name));
-        }
-        fs::write(&database, &content).unwrap();
-        for command in [words(&arguments), vec!["status"]] {
-            let answer = bed.lane(&command).expect_code(1);
-            assert_eq!((answer.status(), answer.text("class")), ("error", "infra"), "{damage}: {:#}", answer.json);
-            assert!(answer.text("error").contains("lane.db is damaged"), "{damage}: {:#}", answer.json);
-            assert!(answer.text("hint").contains("lane.db"), "{damage}: {:#}", answer.json);
-        }
-        let doctor = bed.lane(&["doctor"]).expect_code(1);
-        assert_eq!(health_of(&doctor, "ledger"), "broken", "{damage}: {:#}", doctor.json);
-        assert_eq!(left_behind(&bed), before, "{damage}");
-        assert_eq!(fs::read(&database).unwrap(), content, "{damage}: it was written to");
-    }
-}
-
-#[test]
-fn a_newer_database_is_read_only() {
-    let bed = TestBed::new();
-    let repository = bed.repository("project");
-    let arguments = run_arguments(&bed, &repository, COMMITS);
-    let ended = bed.wait(&bed.lane(&words(&arguments)).expect_code(0).lane_id()).expect_code(0);
-    let before = left_behind(&bed);
-    rusqlite::Connection::open(bed.state().join("lane.db")).unwrap().pragma_update(None, "user_version", 99).unwrap();
-    assert_refused(bed.lane(&words(&arguments)), "state_too_new", 2, "99");
-    assert_eq!(left_behind(&bed), before);
-    assert_eq!(bed.lane(&["status"]).expect_code(0).json["lanes"][0]["lane_id"], ended.text("lane_id"));
-    assert_eq!(bed.lane(&["result", &ended.lane_id()]).expect_code(0).json, ended.json);
-    bed.lane(&["doctor"]);
-}
-
-#[test]
-fn the_state_folder_is_no_folder() {
-    let mut bed = TestBed::new();
-    let repository = bed.repository("project");
-    let arguments = run_arguments(&bed, &repository, COMMITS);
-    let (file, link) = (bed.path().join("file"), bed.path().join("link"));
-    fs::write(&file, "not yours").unwrap();
-    std::os::unix::fs::symlink(bed.path().join("nowhere"), &link).unwrap();
-    for place in [file.clone(), file.join("below"), PathBuf::from("/dev/null"), link] {
-        bed.set("LANE_STATE", &place);
-        for command in [words(&arguments), vec!["status"], vec!["doctor"]] {
-            assert_refused(bed.lane(&command), "usage_error", 2, "LANE_STATE");
-        }
-    }
-    assert_eq!(fs::read_to_string(&file).unwrap(), "not yours");
-    let nothing = bed.state();
-    bed.set("LANE_STATE", &nothing);
-    fs::create_dir(nothing.join("config.toml")).unwrap();
-    assert_refused(bed.lane(&["status"]), "bad_config", 2, "config.toml");
-    fs::remove_dir(nothing.join("config.toml")).unwrap();
-    fs::write(nothing.join("config.toml"), b"max_concurrent = 4 # \xff\n").unwrap();
-    assert_refused(bed.lane(&["status"]), "bad_config", 2, "config.toml");
 }

@@ -7,6 +7,7 @@ mod admission;
 mod basics;
 mod cases;
 mod faults;
+#[cfg(target_os = "linux")]
 mod machine_faults;
 mod refusals;
 mod verbs;
