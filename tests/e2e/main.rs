@@ -10,4 +10,5 @@ mod faults;
 #[cfg(target_os = "linux")]
 mod machine_faults;
 mod refusals;
+mod terminal;
 mod verbs;
