@@ -103,6 +103,10 @@ fn from_the_start(context: &Context, plan: &Plan) -> AppResult<()> {
             record(context, plan, &LaneEvent::WorkerStarted { keeper: worker.keeper() })?;
             watch_worker(context, plan, worker)
         }
+        // Whatever the request cut short has failed only because of it.
+        Prepared::Failed { .. } if is_cancelled(context, plan)? => {
+            end_prepared(context, plan, Outcome::Cancelled, None)
+        }
         Prepared::Failed { outcome, error } => end_prepared(context, plan, outcome, Some(error)),
     }
 }

@@ -7,4 +7,5 @@ mod admission;
 mod basics;
 mod cases;
 mod faults;
+mod hostile;
 mod refusals;

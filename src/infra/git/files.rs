@@ -108,22 +108,28 @@ pub(super) fn remove_tree(path: &Path) -> PortResult<()> {
         .map_err(|error| PortError::io(format!("remove {}", path.display()), &error))
 }
 
-/// Gives the owner every right on each folder under `path`.
+/// Gives the owner every right on each folder under `path`, and the right to read on each file.
+/// What has them already keeps its mode; no link is followed.
 pub(super) fn open_up(path: &Path) {
-    if !is_directory(path) {
-        return;
-    }
-    let _ = fs::set_permissions(path, Permissions::from_mode(0o700));
-    for entry in walkdir::WalkDir::new(path).follow_links(false).into_iter().flatten() {
-        if entry.file_type().is_dir() {
-            let _ = fs::set_permissions(entry.path(), Permissions::from_mode(0o700));
+    let mut waiting = vec![path.to_owned()];
+    while let Some(path) = waiting.pop() {
+        let Ok(metadata) = path.symlink_metadata() else { continue };
+        let mode = metadata.permissions().mode() & 0o7777;
+        let wanted = if metadata.is_dir() { 0o700 } else { 0o400 };
+        let plain = metadata.is_dir() || metadata.is_file();
+        if plain && mode & wanted != wanted {
+            let _ = fs::set_permissions(&path, Permissions::from_mode(mode | wanted));
+        }
+        // A folder is read only after it was opened, so those inside it are found, too.
+        if metadata.is_dir() {
+            waiting.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
         }
     }
 }
 
 /// Copies folders, plain files and links from `from` to `to`; everything else is left out.
 pub(super) fn copy_tree(from: &Path, to: &Path) -> PortResult<()> {
-    for entry in walkdir::WalkDir::new(from).follow_links(false) {
+    for entry in walkdir::WalkDir::new(from).follow_links(false).follow_root_links(false) {
         let entry = entry.map_err(|error| PortError::other(format!("read {}: {error}", from.display())))?;
         let target = to.join(entry.path().strip_prefix(from).unwrap_or_else(|_| Path::new("")));
         let kind = entry.file_type();
