@@ -108,20 +108,24 @@ pub(super) fn remove_tree(path: &Path) -> PortResult<()> {
         .map_err(|error| PortError::io(format!("remove {}", path.display()), &error))
 }
 
-/// Gives the owner every right on each folder under `path`, and the right to read on each file.
-/// What has them already keeps its mode; no link is followed.
+/// Gives the owner every right on a folder, and the right to read on a file; returns whether it is a
+/// folder. What has them already keeps its mode; no link is followed.
+pub(super) fn open_folder(path: &Path) -> bool {
+    let Ok(metadata) = path.symlink_metadata() else { return false };
+    let mode = metadata.permissions().mode() & 0o7777;
+    let wanted = if metadata.is_dir() { 0o700 } else { 0o400 };
+    if (metadata.is_dir() || metadata.is_file()) && mode & wanted != wanted {
+        let _ = fs::set_permissions(path, Permissions::from_mode(mode | wanted));
+    }
+    metadata.is_dir()
+}
+
+/// Does the same for `path` and all that is under it.
 pub(super) fn open_up(path: &Path) {
     let mut waiting = vec![path.to_owned()];
     while let Some(path) = waiting.pop() {
-        let Ok(metadata) = path.symlink_metadata() else { continue };
-        let mode = metadata.permissions().mode() & 0o7777;
-        let wanted = if metadata.is_dir() { 0o700 } else { 0o400 };
-        let plain = metadata.is_dir() || metadata.is_file();
-        if plain && mode & wanted != wanted {
-            let _ = fs::set_permissions(&path, Permissions::from_mode(mode | wanted));
-        }
         // A folder is read only after it was opened, so those inside it are found, too.
-        if metadata.is_dir() {
+        if open_folder(&path) {
             waiting.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
         }
     }
@@ -150,6 +154,22 @@ pub(super) fn copy_tree(from: &Path, to: &Path) -> PortResult<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn closed_folders_in_closed_folders_are_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let mode = |name: &str| at(name).symlink_metadata().unwrap().permissions().mode() & 0o777;
+        fs::create_dir_all(at("a/b")).unwrap();
+        fs::write(at("a/b/file"), b"1").unwrap();
+        fs::write(at("a/run"), b"1").unwrap();
+        std::os::unix::fs::symlink("/etc", at("a/link")).unwrap();
+        for (name, mode) in [("a/run", 0o755), ("a/b/file", 0), ("a/b", 0), ("a", 0)] {
+            fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();
+        }
+        open_up(&at("a"));
+        assert_eq!([mode("a"), mode("a/b"), mode("a/b/file"), mode("a/run")], [0o700, 0o700, 0o400, 0o755]);
+    }
 
     #[test]
     fn only_plain_files_of_the_right_size_are_read() {

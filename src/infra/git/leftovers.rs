@@ -11,7 +11,7 @@ use super::clone::path_of;
 use super::command::Output;
 use super::scratch::Scratch;
 use super::{GitCli, files};
-use crate::app::ports::{PortErrorKind, PortResult};
+use crate::app::ports::PortResult;
 use crate::domain::plan::Plan;
 
 /// The most files that one warning names.
@@ -94,24 +94,28 @@ pub(super) fn stage(git: &GitCli, scratch: &Scratch, found: &Differences) -> Por
     let mut staged = Staged::default();
     update(git, scratch, &["--force-remove"], &found.gone, None)?;
     let paths: Vec<PathBuf> = found.changed.iter().chain(&found.untracked).cloned().collect();
-    if let Err(error) = update(git, scratch, &["--add", "--replace"], &paths, None) {
-        // A file that cannot be read, or attributes that ask for what cannot be done to it. Saved as
-        // it is, it is not lost.
-        if error.kind == PortErrorKind::NoRoom && !error.message.contains("Permission denied") {
-            return Err(error);
-        }
-        if scratch.may_open {
-            files::open_up(&scratch.work_tree);
-        }
-        let no_attributes = git.on(&scratch.git_dir).args(["mktree"]).input(Vec::new()).require()?.text();
-        update(git, scratch, &["--add", "--replace"], &paths, Some(&no_attributes))?;
-        staged.warnings.push(format!("what was left uncommitted was saved as it is, without attributes: {error}"));
-    }
+    staged.warnings.extend(add(git, scratch, &paths)?);
     if !found.untracked.is_empty() {
         staged.warnings.extend(unsaved(&others(git, scratch)?));
     }
     staged.tree = git.in_tree(&scratch.git_dir, &scratch.work_tree).arg("write-tree").require()?.text();
     Ok(staged)
+}
+
+/// Adds paths; returns a warning when they could only be added as they are.
+fn add(git: &GitCli, scratch: &Scratch, paths: &[PathBuf]) -> PortResult<Option<String>> {
+    let add = |attributes| update(git, scratch, &["--add", "--replace"], paths, attributes);
+    let Err(error) = add(None) else { return Ok(None) };
+    if scratch.may_open && error.message.contains("Permission denied") {
+        files::open_up(&scratch.work_tree);
+        if add(None).is_ok() {
+            return Ok(None);
+        }
+    }
+    // The attributes may ask for what cannot be done to a file. Saved as it is, it is not lost.
+    let no_attributes = git.on(&scratch.git_dir).arg("mktree").input(Vec::new()).require()?.text();
+    add(Some(&no_attributes))?;
+    Ok(Some(format!("what was left uncommitted was saved as it is, without attributes: {}", error.message)))
 }
 
 /// Names the files that git takes into no commit, such as `git~1`, which stands for `.git` elsewhere.

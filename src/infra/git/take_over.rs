@@ -103,6 +103,8 @@ fn plan_hex(repository: &RepositoryPlan) -> usize {
 fn set_impostor_aside(plan: &Plan) -> PortResult<()> {
     let place = &plan.checkout_path;
     if files::is_directory(place) || !files::exists(place) {
+        // A worker that closed the folder itself must not keep its work from being seen.
+        files::open_folder(place);
         return Ok(());
     }
     move_aside(place, &plan.run_dir.join("not-a-checkout"))
