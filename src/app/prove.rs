@@ -21,7 +21,7 @@ use crate::domain::worker::ProcessExit;
 const TRIES_FILE: &str = "prove-tries";
 
 /// A check that ends its own supervisor would otherwise run again for ever.
-const MOST_TRIES: u32 = 5;
+pub const MOST_TRIES: u32 = 5;
 
 /// Returns everything known at the end of a lane whose worker has ended. It can be done again.
 pub fn prove(context: &Context, plan: &Plan, worker: &WorkerEnd, swept: Vec<String>) -> AppResult<LaneEnd> {
@@ -109,7 +109,7 @@ fn is_cancelled(context: &Context, plan: &Plan) -> AppResult<bool> {
 }
 
 /// Takes the work over. A failure ends the lane with `error`, and the checkout stays as it is.
-fn take_over(context: &Context, plan: &Plan, warnings: &mut Vec<String>) -> Result<Option<TakenOver>, String> {
+pub fn take_over(context: &Context, plan: &Plan, warnings: &mut Vec<String>) -> Result<Option<TakenOver>, String> {
     let wrote_in_place = plan.writes() && plan.repository.is_some();
     if !plan.has_own_checkout() && !wrote_in_place {
         return Ok(None);
@@ -157,11 +157,15 @@ fn ungiven_holdout(plan: &Plan, why: &str) -> Option<Holdout> {
     asked.then(|| judge_holdout(Vec::new(), Vec::new(), Some(why.to_owned())))
 }
 
-/// Counts how often the proof of this lane was begun. The count need not survive a power loss.
+/// How often the proof of this lane was begun.
+pub fn tries(context: &Context, plan: &Plan) -> u32 {
+    let text = context.runs.read_tail(&plan.run_dir, TRIES_FILE, 16).ok().flatten();
+    text.and_then(|text| String::from_utf8(text).ok()?.parse::<u32>().ok()).unwrap_or(0)
+}
+
+/// Counts one more try. The count need not survive a power loss.
 fn count_try(context: &Context, plan: &Plan) -> u32 {
-    let before = context.runs.read_tail(&plan.run_dir, TRIES_FILE, 16).ok().flatten();
-    let before = before.and_then(|text| String::from_utf8(text).ok()?.parse::<u32>().ok()).unwrap_or(0);
-    let tries = before.saturating_add(1);
+    let tries = tries(context, plan).saturating_add(1);
     let _ = context.runs.note(&plan.run_dir, TRIES_FILE, tries.to_string().as_bytes());
     tries
 }

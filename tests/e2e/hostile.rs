@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::cases::supervisor_pid;
 use crate::support::repository::Repository;
 use crate::support::{Answer, TestBed, processes, wait_until};
 
@@ -225,6 +226,63 @@ fn commits_under_any_ref_are_kept() {
         assert!(subjects.iter().any(|found| found == subject), "{subject} is not in {subjects:?}: {:#}", ended.json);
     }
     assert!(kept(&ended).iter().any(|name| name.contains("notes")), "{:#}", ended.json);
+}
+
+/// Starts a worker that waits at a gate once it has worked; returns the lane and the gate.
+fn at_gate(bed: &TestBed, repository: &Repository) -> (String, PathBuf) {
+    let gate = bed.path().join("gate");
+    let brief = format!("Goal: gate\n{WORK}FAKE: wait-for {}\n{REPORT}", gate.display());
+    let started = bed.run(repository, &brief, &["--profile", "implement"]).expect_code(0);
+    let worked = PathBuf::from(started.text("checkout_path")).join("u.txt");
+    wait_until(Duration::from_secs(20), "the worker has worked", || worked.exists());
+    (started.lane_id(), gate)
+}
+
+#[test]
+fn a_supervisor_that_cannot_start_ends_no_lane_with_a_worker() {
+    let bed = TestBed::new().with("LANE_MAX_CONCURRENT", "1");
+    let repository = bed.repository("project");
+    let (lane_id, gate) = at_gate(&bed, &repository);
+    let log = bed.run_dir(&lane_id).join("supervisor.log");
+    fs::remove_file(&log).unwrap();
+    fs::create_dir(&log).unwrap();
+    processes::kill(supervisor_pid(&bed.run_dir(&lane_id)));
+    for _ in 0..3 {
+        bed.lane_output(&bed.path(), &["status", &lane_id]);
+    }
+    assert!(!bed.run_dir(&lane_id).join("result.json").exists(), "it was ended while its worker runs");
+    fs::remove_dir(&log).unwrap();
+    fs::write(gate, "").unwrap();
+    let ended = bed.wait(&lane_id).expect_code(0);
+    assert_eq!(ended.status(), "ok", "{:#}", ended.json);
+    assert_eq!(repository.git(&["show", &format!("lane/{lane_id}:u.txt")]), "u");
+    assert_settled(&bed, &lane_id);
+}
+
+#[test]
+fn a_branch_name_that_is_taken_meanwhile_loses_nothing() {
+    for name in ["", "/x"] {
+        let bed = TestBed::new();
+        let repository = bed.repository("project");
+        let (lane_id, gate) = at_gate(&bed, &repository);
+        repository.git(&["branch", &format!("lane/{lane_id}{name}")]);
+        repository.git(&["commit", "-q", "--allow-empty", "-m", "second"]);
+        fs::write(gate, "").unwrap();
+        let ended = bed.wait(&lane_id).expect_code(1);
+        assert_eq!(ended.status(), "error", "{:#}", ended.json);
+        assert_eq!(repository.git(&["show", &format!("refs/lane/{lane_id}/branch:u.txt")]), "u");
+        assert_settled(&bed, &lane_id);
+    }
+}
+
+#[test]
+fn what_fails_in_the_proof_does_not_lose_the_work() {
+    let bed = TestBed::new();
+    let repository = bed.repository("project");
+    let script = "f=$(dirname $TMPDIR)/stderr.log; rm -f $f; mkdir $f";
+    let ended = run_hostile(&bed, &repository, script, &[]);
+    assert_eq!(repository.git(&["show", &format!("lane/{}:u.txt", ended.lane_id())]), "u", "{:#}", ended.json);
+    assert_settled(&bed, &ended.lane_id());
 }
 
 #[test]

@@ -167,7 +167,12 @@ impl Work<'_> {
         keep::set_all(self.git, &self.repository.common_dir, &refs)?;
         let branch_tip = if standing.on_branch { left.commit.as_ref() } else { None };
         let branch_tip = branch_tip.unwrap_or(&standing.lane_tip).clone();
-        self.set_branch(&standing, &branch_tip)?;
+        if let Err(error) = self.set_branch(&standing, &branch_tip) {
+            // Somebody took the branch's name meanwhile: the commits are kept under Lane's own.
+            let aside = lane_ref(self.plan, "branch");
+            keep::set_all(self.git, &self.repository.common_dir, &[(aside.clone(), branch_tip)])?;
+            return Err(PortError { kind: error.kind, message: format!("{}; the work is at {aside}", error.message) });
+        }
         self.kept.extend(refs.iter().map(|(name, _)| name.clone()));
         let submodule_commits = self.submodules()?;
         self.answer(&standing, &left, &optional, branch_tip, submodule_commits)
