@@ -293,6 +293,9 @@ pub trait RunFolders: Send + Sync {
     /// Whether a supervisor (or a caller that is about to start one) holds the lock.
     fn is_claimed(&self, run_dir: &Path) -> PortResult<bool>;
 
+    /// Whether what stands in the place of the lock can never be locked: a folder or a link.
+    fn lock_is_broken(&self, run_dir: &Path) -> bool;
+
     /// Returns the plan.
     fn load_plan(&self, run_dir: &Path) -> PortResult<Plan>;
 

@@ -17,13 +17,26 @@ use crate::domain::state::{State, WorkerEnd};
 use crate::domain::time::Timestamp;
 use crate::domain::worker::ProcessExit;
 
+/// File of the run folder that counts how often the proof was begun.
+const TRIES_FILE: &str = "prove-tries";
+
+/// A check that ends its own supervisor would otherwise run again for ever.
+pub const MOST_TRIES: u32 = 5;
+
 /// Returns everything known at the end of a lane whose worker has ended. It can be done again.
 pub fn prove(context: &Context, plan: &Plan, worker: &WorkerEnd, swept: Vec<String>) -> AppResult<LaneEnd> {
     let (judged, marker) = classify(context, plan, worker)?;
     let mut warnings = plan.warnings.clone();
     warnings.extend(prepare_warnings(context, plan));
     let taken = take_over(context, plan, &mut warnings);
-    let holdout = if is_cancelled(context, plan)? { cancelled_holdout(plan) } else { run_holdout(context, plan)? };
+    let tries = count_try(context, plan);
+    let holdout = if is_cancelled(context, plan)? {
+        ungiven_holdout(plan, "the lane was cancelled")
+    } else if tries > MOST_TRIES {
+        ungiven_holdout(plan, &format!("it was begun {MOST_TRIES} times, and each time its supervisor was ended"))
+    } else {
+        run_holdout(context, plan)?
+    };
     let cancelled = is_cancelled(context, plan)?;
     warnings.extend(judged.warnings);
     if let Ok(taken) = &taken {
@@ -96,7 +109,7 @@ fn is_cancelled(context: &Context, plan: &Plan) -> AppResult<bool> {
 }
 
 /// Takes the work over. A failure ends the lane with `error`, and the checkout stays as it is.
-fn take_over(context: &Context, plan: &Plan, warnings: &mut Vec<String>) -> Result<Option<TakenOver>, String> {
+pub fn take_over(context: &Context, plan: &Plan, warnings: &mut Vec<String>) -> Result<Option<TakenOver>, String> {
     let wrote_in_place = plan.writes() && plan.repository.is_some();
     if !plan.has_own_checkout() && !wrote_in_place {
         return Ok(None);
@@ -140,9 +153,23 @@ fn times(context: &Context, plan: &Plan, worker: &WorkerEnd, now: Timestamp) -> 
     })
 }
 
-fn cancelled_holdout(plan: &Plan) -> Option<Holdout> {
+/// The verdict of a holdout that was asked for and is not run, and why.
+fn ungiven_holdout(plan: &Plan, why: &str) -> Option<Holdout> {
     let asked = !plan.holdout.is_empty() || !plan.protect.is_empty();
-    asked.then(|| judge_holdout(Vec::new(), Vec::new(), Some("the lane was cancelled".to_owned())))
+    asked.then(|| judge_holdout(Vec::new(), Vec::new(), Some(why.to_owned())))
+}
+
+/// How often the proof of this lane was begun.
+pub fn tries(context: &Context, plan: &Plan) -> u32 {
+    let text = context.runs.read_tail(&plan.run_dir, TRIES_FILE, 16).ok().flatten();
+    text.and_then(|text| String::from_utf8(text).ok()?.parse::<u32>().ok()).unwrap_or(0)
+}
+
+/// Counts one more try. The count need not survive a power loss.
+fn count_try(context: &Context, plan: &Plan) -> u32 {
+    let tries = tries(context, plan).saturating_add(1);
+    let _ = context.runs.note(&plan.run_dir, TRIES_FILE, tries.to_string().as_bytes());
+    tries
 }
 
 /// Runs the lead's commands in the worker's checkout, outside its sandbox, and looks again at what

@@ -55,14 +55,18 @@ pub fn recover(context: &Context, row: &LaneRow) -> AppResult<()> {
     Ok(())
 }
 
-/// A live lane whose run folder is gone can never be supervised again: its slot must not stay taken.
+/// A lane whose run folder is gone can never be supervised again: its slot, or its place in the
+/// queue, must not stay taken.
 fn end_unreachable(context: &Context, row: &LaneRow, error: &str) -> AppResult<()> {
-    if context.machine.exists(&row.plan.run_dir) {
+    if context.machine.exists(&row.plan.run_dir) && !context.runs.lock_is_broken(&row.plan.run_dir) {
         return Err(super::ports::PortError::other(error.to_owned())).doing("lock a run folder");
     }
     let swept = context.processes.sweep_lane(&row.plan.lane_id).doing("end what is left of a lane")?;
-    let text =
-        format!("its run folder is gone ({error}); what its worker left is in {}", row.plan.checkout_path.display());
+    let text = format!(
+        "its run folder is gone or broken ({error}); what its worker left is in {}, or on branch {}",
+        row.plan.checkout_path.display(),
+        row.plan.lane_id.branch()
+    );
     let mut end = crate::domain::result::LaneEnd::without_worker(
         &row.plan,
         crate::domain::outcome::Outcome::Lost,
@@ -104,7 +108,11 @@ fn promote_once(context: &Context) -> AppResult<()> {
         let claim = match context.runs.claim(&row.plan.run_dir) {
             Ok(claim) => claim,
             Err(error) if error.kind == PortErrorKind::Held => return Ok(()),
-            Err(_) => continue,
+            // Its place in the queue must not stay taken by a lane that can never start.
+            Err(error) => {
+                end_unreachable(context, &row, &error.to_string())?;
+                continue;
+            }
         };
         let max = context.settings.max_concurrent;
         match context.ledger.promote(&row.plan.lane_id, max, context.clock.now()) {

@@ -128,13 +128,17 @@ fn refusal(verdict: &Verdict) -> Refusal {
     }
 }
 
-/// Starts the supervisor of an admitted lane. If it cannot be started, the lane ends.
+/// Starts the supervisor of an admitted lane. If it cannot be started, a lane that never had one
+/// ends. Any other may have a worker, or work to take over: it stays live, and the next command
+/// tries again.
 pub fn start(context: &Context, plan: &Plan, claim: Claim) -> AppResult<()> {
     let environment = context.supervisor_environment();
     let started = context.processes.start_supervisor(&plan.run_dir, claim, &environment);
     if let Err(error) = &started {
         // Someone else may have taken the lane over meanwhile: then it lives, and nothing is ended here.
-        if let Ok(_claim) = context.runs.claim(&plan.run_dir) {
+        if let Ok(_claim) = context.runs.claim(&plan.run_dir)
+            && matches!(super::lanes::require_lane(context, &plan.lane_id)?.state, State::Admitted { .. })
+        {
             let text = format!("the supervisor did not start: {error}");
             end_without_worker(context, plan, Outcome::Error, Some(text), context.clock.now())?;
         }

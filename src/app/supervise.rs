@@ -15,7 +15,7 @@ use super::error::{AppError, AppResult, Doing};
 use super::lanes::require_lane;
 use super::ports::{Found, PortErrorKind, RunningWorker, Sight};
 use super::prepare::{Prepared, prepare};
-use super::prove::prove;
+use super::prove::{MOST_TRIES, prove, take_over, tries};
 use super::reconcile::promote;
 use super::run::{end_without_worker, write_end};
 use crate::domain::outcome::Outcome;
@@ -102,6 +102,10 @@ fn from_the_start(context: &Context, plan: &Plan) -> AppResult<()> {
             let worker = context.processes.start_worker(&start).doing("start the worker")?;
             record(context, plan, &LaneEvent::WorkerStarted { keeper: worker.keeper() })?;
             watch_worker(context, plan, worker)
+        }
+        // Whatever the request cut short has failed only because of it.
+        Prepared::Failed { .. } if is_cancelled(context, plan)? => {
+            end_prepared(context, plan, Outcome::Cancelled, None)
         }
         Prepared::Failed { outcome, error } => end_prepared(context, plan, outcome, Some(error)),
     }
@@ -212,7 +216,8 @@ fn end_after_failure(context: &Context, plan: &Plan, error: &AppError) -> AppRes
         AppError::Refused(_) => true,
         AppError::Failed { source, .. } => source.kind == PortErrorKind::NoRoom,
     };
-    if !live || (transient && !matches!(state, State::Preparing { .. })) {
+    let again = transient && !matches!(state, State::Preparing { .. }) && tries(context, plan) <= 2 * MOST_TRIES;
+    if !live || again {
         return Ok(());
     }
     let swept = context.processes.sweep_lane(&plan.lane_id).doing("end what is left of the lane")?;
@@ -223,6 +228,14 @@ fn end_after_failure(context: &Context, plan: &Plan, error: &AppError) -> AppRes
         context.clock.now(),
     );
     end.leftover_processes = swept;
+    if matches!(state, State::Working { .. } | State::Proving { .. }) {
+        // Whatever went wrong, what the worker did must not be lost with it.
+        if let Ok(Some(taken)) = take_over(context, plan, &mut end.warnings) {
+            end.head_commit = Some(taken.head_commit);
+            end.changes = Some(taken.changes);
+            end.warnings.extend(taken.warnings);
+        }
+    }
     write_end(context, plan, &end)
 }
 

@@ -7,6 +7,7 @@ mod admission;
 mod basics;
 mod cases;
 mod faults;
+mod hostile;
 #[cfg(target_os = "linux")]
 mod machine_faults;
 mod refusals;

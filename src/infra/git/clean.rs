@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::command::remove_in_background;
 use super::record::{Made, Note, Taken, lane_ref};
 use super::survey::{Survey, survey};
-use super::{GitCli, archive, files, keep, linked, shared_state, take_over};
+use super::{GitCli, archive, files, keep, linked, restore, shared_state, take_over};
 use crate::app::ports::{Cleaned, PortError, PortResult};
 use crate::domain::plan::Plan;
 use crate::domain::worker::CheckoutMode;
@@ -20,7 +20,8 @@ pub(super) fn clean(git: &GitCli, plan: &Plan, rebuildable: &[String], dry_run: 
     if !exists {
         if plan.has_own_checkout() && !dry_run {
             release(git, plan);
-            remove_in_background(git, &aside_of(plan).into_iter().collect::<Vec<_>>());
+            let left = [aside_path(plan, 0), restore::unfinished(plan)];
+            remove_in_background(git, &left.into_iter().filter(|path| files::exists(path)).collect::<Vec<_>>());
         }
         return Ok(nothing(plan));
     }
@@ -90,11 +91,6 @@ fn set_aside(plan: &Plan) -> PortResult<PathBuf> {
 
 fn aside_path(plan: &Plan, number: u32) -> PathBuf {
     files::sibling(&plan.checkout_path, &format!(".removing-{number}"))
-}
-
-/// What an earlier removal set aside and did not finish.
-fn aside_of(plan: &Plan) -> Option<PathBuf> {
-    Some(aside_path(plan, 0)).filter(|path| files::exists(path))
 }
 
 /// Gives back what the checkout held in the lead's repository: the pin, the worktree entry.

@@ -32,12 +32,14 @@ const TIME_LIMIT: Duration = Duration::from_secs(30 * 60);
 const PIPE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Settings that hold for every call, whatever any configuration file says.
-const SETTINGS: [&str; 22] = [
+const SETTINGS: [&str; 23] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "core.untrackedCache=false",
     "core.splitIndex=false",
     "core.quotePath=false",
+    // It would refuse to save a file whose line ends do not survive a round trip.
+    "core.safecrlf=false",
     "core.pager=cat",
     "core.editor=false",
     "core.alternateRefsCommand=true",

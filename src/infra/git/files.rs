@@ -108,22 +108,32 @@ pub(super) fn remove_tree(path: &Path) -> PortResult<()> {
         .map_err(|error| PortError::io(format!("remove {}", path.display()), &error))
 }
 
-/// Gives the owner every right on each folder under `path`.
-pub(super) fn open_up(path: &Path) {
-    if !is_directory(path) {
-        return;
+/// Gives the owner every right on a folder, and the right to read on a file; returns whether it is a
+/// folder. What has them already keeps its mode; no link is followed.
+pub(super) fn open_folder(path: &Path) -> bool {
+    let Ok(metadata) = path.symlink_metadata() else { return false };
+    let mode = metadata.permissions().mode() & 0o7777;
+    let wanted = if metadata.is_dir() { 0o700 } else { 0o400 };
+    if (metadata.is_dir() || metadata.is_file()) && mode & wanted != wanted {
+        let _ = fs::set_permissions(path, Permissions::from_mode(mode | wanted));
     }
-    let _ = fs::set_permissions(path, Permissions::from_mode(0o700));
-    for entry in walkdir::WalkDir::new(path).follow_links(false).into_iter().flatten() {
-        if entry.file_type().is_dir() {
-            let _ = fs::set_permissions(entry.path(), Permissions::from_mode(0o700));
+    metadata.is_dir()
+}
+
+/// Does the same for `path` and all that is under it.
+pub(super) fn open_up(path: &Path) {
+    let mut waiting = vec![path.to_owned()];
+    while let Some(path) = waiting.pop() {
+        // A folder is read only after it was opened, so those inside it are found, too.
+        if open_folder(&path) {
+            waiting.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
         }
     }
 }
 
 /// Copies folders, plain files and links from `from` to `to`; everything else is left out.
 pub(super) fn copy_tree(from: &Path, to: &Path) -> PortResult<()> {
-    for entry in walkdir::WalkDir::new(from).follow_links(false) {
+    for entry in walkdir::WalkDir::new(from).follow_links(false).follow_root_links(false) {
         let entry = entry.map_err(|error| PortError::other(format!("read {}: {error}", from.display())))?;
         let target = to.join(entry.path().strip_prefix(from).unwrap_or_else(|_| Path::new("")));
         let kind = entry.file_type();
@@ -144,6 +154,22 @@ pub(super) fn copy_tree(from: &Path, to: &Path) -> PortResult<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn closed_folders_in_closed_folders_are_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let mode = |name: &str| at(name).symlink_metadata().unwrap().permissions().mode() & 0o777;
+        fs::create_dir_all(at("a/b")).unwrap();
+        fs::write(at("a/b/file"), b"1").unwrap();
+        fs::write(at("a/run"), b"1").unwrap();
+        std::os::unix::fs::symlink("/etc", at("a/link")).unwrap();
+        for (name, mode) in [("a/run", 0o755), ("a/b/file", 0), ("a/b", 0), ("a", 0)] {
+            fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();
+        }
+        open_up(&at("a"));
+        assert_eq!([mode("a"), mode("a/b"), mode("a/b/file"), mode("a/run")], [0o700, 0o700, 0o400, 0o755]);
+    }
 
     #[test]
     fn only_plain_files_of_the_right_size_are_read() {

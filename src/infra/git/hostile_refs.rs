@@ -3,7 +3,7 @@
 //! Links are not followed, every file and every count is bounded, and only well-formed names and
 //! object ids are believed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::files;
@@ -39,6 +39,11 @@ pub(super) struct WorkerState {
     pub(super) tags: BTreeMap<String, String>,
     /// Stashes, newest first.
     pub(super) stashes: Vec<String>,
+    /// All other refs but those of remotes, by the name after `refs/`, and where worktrees of the
+    /// worker's own stand.
+    pub(super) others: BTreeMap<String, String>,
+    /// What refs point at whose names no ref of Lane's can have.
+    pub(super) nameless: BTreeSet<String>,
     /// What was left unfinished.
     pub(super) operation: Option<String>,
 }
@@ -50,6 +55,8 @@ pub(super) fn read(git_dir: &Path, hex: usize) -> WorkerState {
         branches: BTreeMap::new(),
         tags: BTreeMap::new(),
         stashes: Vec::new(),
+        others: BTreeMap::new(),
+        nameless: BTreeSet::new(),
         operation: None,
     };
     if !files::is_directory(git_dir) {
@@ -59,14 +66,20 @@ pub(super) fn read(git_dir: &Path, hex: usize) -> WorkerState {
         state.head = Head::Unreadable("the checkout's refs were turned into another format".into());
         return state;
     }
-    let refs = all_refs(git_dir, hex);
+    let refs = all_refs(git_dir, hex, &mut state.nameless);
     for (name, id) in &refs {
         if let Some(branch) = name.strip_prefix("refs/heads/") {
             state.branches.insert(branch.to_owned(), id.clone());
         } else if let Some(tag) = name.strip_prefix("refs/tags/") {
             state.tags.insert(tag.to_owned(), id.clone());
+        } else if let Some(other) = name.strip_prefix("refs/")
+            && !other.starts_with("remotes/")
+            && other != "stash"
+        {
+            state.others.insert(other.to_owned(), id.clone());
         }
     }
+    state.nameless.extend(worktree_heads(git_dir, hex));
     state.head = head(git_dir, hex, &refs);
     state.stashes = stashes(git_dir, hex, &refs);
     state.operation = operation(git_dir);
@@ -97,15 +110,30 @@ fn head(git_dir: &Path, hex: usize, refs: &BTreeMap<String, String>) -> Head {
     }
 }
 
-fn all_refs(git_dir: &Path, hex: usize) -> BTreeMap<String, String> {
+/// Where the worktrees stand that the worker made of its own clone, where that is on no branch.
+fn worktree_heads(git_dir: &Path, hex: usize) -> Vec<String> {
+    let folder = git_dir.join("worktrees");
+    if !files::is_directory(&folder) {
+        return Vec::new();
+    }
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_REFS);
+    let heads = entries.filter_map(|entry| files::read_plain_text(&entry.path().join("HEAD"), REF_LIMIT_BYTES));
+    heads.map(|text| text.trim().to_owned()).filter(|text| is_id(text, hex)).collect()
+}
+
+/// Every ref with a good name; the objects of the others go into `nameless`.
+fn all_refs(git_dir: &Path, hex: usize, nameless: &mut BTreeSet<String>) -> BTreeMap<String, String> {
     let mut refs = BTreeMap::new();
     let packed = files::read_plain(&git_dir.join("packed-refs"), LIST_LIMIT_BYTES).unwrap_or_default();
     for line in String::from_utf8_lossy(&packed).lines().take(MOST_REFS) {
         if let Some((id, name)) = line.split_once(' ')
             && is_id(id, hex)
-            && is_ref_name(name)
         {
-            refs.insert(name.to_owned(), id.to_owned());
+            if is_ref_name(name) && !name.contains('\u{fffd}') {
+                refs.insert(name.to_owned(), id.to_owned());
+            } else {
+                nameless.insert(id.to_owned());
+            }
         }
     }
     // Loose refs win over packed ones.
@@ -113,11 +141,10 @@ fn all_refs(git_dir: &Path, hex: usize) -> BTreeMap<String, String> {
     for entry in loose.into_iter().flatten().filter(|entry| entry.file_type().is_file()).take(MOST_REFS) {
         let name = entry.path().strip_prefix(git_dir).ok().and_then(Path::to_str);
         let text = files::read_plain_text(entry.path(), REF_LIMIT_BYTES);
-        if let (Some(name), Some(text)) = (name, text)
-            && is_id(text.trim(), hex)
-            && is_ref_name(name)
-        {
-            refs.insert(name.to_owned(), text.trim().to_owned());
+        let Some(id) = text.as_deref().map(str::trim).filter(|text| is_id(text, hex)) else { continue };
+        match name.filter(|name| is_ref_name(name)) {
+            Some(name) => drop(refs.insert(name.to_owned(), id.to_owned())),
+            None => drop(nameless.insert(id.to_owned())),
         }
     }
     refs

@@ -25,8 +25,8 @@ pub(super) fn take_over(git: &GitCli, plan: &Plan) -> PortResult<Taken> {
     let scratch = Scratch::make(git, &at_root, repository, &made, &repository.git_dir.join("index"))?;
     scratch.aim_at(git, &head)?;
     let found = leftovers::find(git, &scratch)?;
-    let tree = leftovers::stage(git, &scratch, &found)?;
-    let (measured, _) = facts::measure(git, &scratch.git_dir, plan, &head, &tree)?;
+    let staged = leftovers::stage(git, &scratch, &found)?;
+    let (measured, _) = facts::measure(git, &scratch.git_dir, plan, &head, &staged.tree)?;
     let dirty = [&found.changed, &found.gone, &found.untracked].map(|paths: &Vec<PathBuf>| paths.len());
     let dirty: usize = dirty.iter().sum();
     let mut warnings = Vec::new();
@@ -45,5 +45,5 @@ pub(super) fn take_over(git: &GitCli, plan: &Plan) -> PortResult<Taken> {
     files::rename(&scratch.git_dir, &kept)?;
     let head_commit = CommitId::try_from(head).map_err(|error| PortError::other(error.to_string()))?;
     let answer = TakenOver { head_commit, changes, warnings };
-    Ok(Taken { answer, tree_commit: tree, refs: Vec::new(), git_dir: Some(kept) })
+    Ok(Taken { answer, tree_commit: staged.tree, refs: Vec::new(), git_dir: Some(kept) })
 }

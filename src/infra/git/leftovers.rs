@@ -7,11 +7,15 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::GitCli;
 use super::clone::path_of;
+use super::command::Output;
 use super::scratch::Scratch;
+use super::{GitCli, files};
 use crate::app::ports::PortResult;
 use crate::domain::plan::Plan;
+
+/// The most files that one warning names.
+const MOST_NAMED: usize = 5;
 
 /// How the files differ from the commit that the scratch index is aimed at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,13 +31,27 @@ pub(super) struct Differences {
 }
 
 /// Compares the working tree with the scratch index.
+///
+/// Folders that the worker closed are opened first, or what they hold would not be seen.
 pub(super) fn find(git: &GitCli, scratch: &Scratch) -> PortResult<Differences> {
+    let (found, said) = look(git, scratch)?;
+    if said.is_empty() || !scratch.may_open {
+        return Ok(found);
+    }
+    files::open_up(&scratch.work_tree);
+    look(git, scratch).map(|(found, _)| found)
+}
+
+/// One look, and what git complained of.
+fn look(git: &GitCli, scratch: &Scratch) -> PortResult<(Differences, String)> {
     let mut found = Differences::default();
     let tree = |words: &[&str]| git.in_tree(&scratch.git_dir, &scratch.work_tree).args(words);
     // Files whose times alone differ are looked at here, so that only real changes are listed.
     // Its exit code says no more than that there are some.
     tree(&["update-index", "-q", "--ignore-submodules", "--refresh"]).run()?;
+    let mut said = String::new();
     let changed = tree(&["diff-files", "-z", "--name-status", "--no-renames", "--ignore-submodules=all"]).require()?;
+    said.push_str(&changed.stderr);
     let mut fields = changed.fields();
     while let (Some(_), Some(path)) = (fields.next(), fields.next()) {
         let path = path_of(path);
@@ -41,37 +59,99 @@ pub(super) fn find(git: &GitCli, scratch: &Scratch) -> PortResult<Differences> {
             && super::submodules::parents_are_real(&scratch.work_tree, &path);
         if kept { found.changed.push(path) } else { found.gone.push(path) }
     }
-    let others = tree(&["ls-files", "--others", "-z", "--exclude-from"]).arg(&scratch.excludes).require()?;
+    let others = others(git, scratch)?;
+    said.push_str(&others.stderr);
     for field in others.fields() {
         match field.strip_suffix(b"/") {
             Some(folder) => found.nested.push(path_of(folder)),
             None => found.untracked.push(path_of(field)),
         }
     }
-    Ok(found)
+    Ok((found, said))
+}
+
+/// Lists what is neither in the index nor ignored.
+fn others(git: &GitCli, scratch: &Scratch) -> PortResult<Output> {
+    let call = git.in_tree(&scratch.git_dir, &scratch.work_tree);
+    call.args(["ls-files", "--others", "-z", "--exclude-from"]).arg(&scratch.excludes).require()
 }
 
 fn is_content(path: &std::path::Path) -> bool {
     path.symlink_metadata().is_ok_and(|metadata| metadata.is_file() || metadata.is_symlink())
 }
 
-/// Stages the differences and returns the tree.
-pub(super) fn stage(git: &GitCli, scratch: &Scratch, found: &Differences) -> PortResult<String> {
-    let update = |words: &[&str], paths: &mut dyn Iterator<Item = &PathBuf>| {
-        let mut input = Vec::new();
-        for path in paths {
-            input.extend_from_slice(path.as_os_str().as_bytes());
-            input.push(0);
+/// What staging came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Staged {
+    /// The tree.
+    pub(super) tree: String,
+    /// Sentences for `warnings`.
+    pub(super) warnings: Vec<String>,
+}
+
+/// Stages the differences and says what could not be staged.
+pub(super) fn stage(git: &GitCli, scratch: &Scratch, found: &Differences) -> PortResult<Staged> {
+    let mut staged = Staged::default();
+    update(git, scratch, &["--force-remove"], &found.gone, None)?;
+    let paths: Vec<PathBuf> = found.changed.iter().chain(&found.untracked).cloned().collect();
+    staged.warnings.extend(add(git, scratch, &paths)?);
+    if !found.untracked.is_empty() {
+        staged.warnings.extend(unsaved(&others(git, scratch)?));
+    }
+    staged.tree = git.in_tree(&scratch.git_dir, &scratch.work_tree).arg("write-tree").require()?.text();
+    Ok(staged)
+}
+
+/// Adds paths; returns a warning when they could only be added as they are.
+fn add(git: &GitCli, scratch: &Scratch, paths: &[PathBuf]) -> PortResult<Option<String>> {
+    let add = |attributes| update(git, scratch, &["--add", "--replace"], paths, attributes);
+    let Err(error) = add(None) else { return Ok(None) };
+    if scratch.may_open && error.message.contains("Permission denied") {
+        files::open_up(&scratch.work_tree);
+        if add(None).is_ok() {
+            return Ok(None);
         }
-        if input.is_empty() {
-            return Ok(());
-        }
-        let call = git.in_tree(&scratch.git_dir, &scratch.work_tree).arg("update-index").args(words);
-        call.args(["-z", "--stdin"]).input(input).require().map(drop)
-    };
-    update(&["--force-remove"], &mut found.gone.iter())?;
-    update(&["--add", "--replace"], &mut found.changed.iter().chain(&found.untracked))?;
-    Ok(git.in_tree(&scratch.git_dir, &scratch.work_tree).arg("write-tree").require()?.text())
+    }
+    // The attributes may ask for what cannot be done to a file. Saved as it is, it is not lost.
+    let no_attributes = git.on(&scratch.git_dir).arg("mktree").input(Vec::new()).require()?.text();
+    add(Some(&no_attributes))?;
+    Ok(Some(format!("what was left uncommitted was saved as it is, without attributes: {}", error.message)))
+}
+
+/// Names the files that git takes into no commit, such as `git~1`, which stands for `.git` elsewhere.
+fn unsaved(others: &Output) -> Option<String> {
+    let left: Vec<&[u8]> = others.fields().filter(|field| !field.ends_with(b"/")).collect();
+    let named: Vec<String> = left.iter().take(MOST_NAMED).map(|name| String::from_utf8_lossy(name).into()).collect();
+    let more = if left.len() > MOST_NAMED { ", ..." } else { "" };
+    let count = left.len();
+    (count > 0).then(|| {
+        let list = named.join(", ");
+        format!("{count} files that git takes into no commit are only in the checkout: {list}{more}")
+    })
+}
+
+/// Hands paths to `git update-index`; `attributes` is a tree to read attributes from, instead of
+/// the checkout.
+fn update(
+    git: &GitCli,
+    scratch: &Scratch,
+    words: &[&str],
+    paths: &[PathBuf],
+    attributes: Option<&str>,
+) -> PortResult<()> {
+    let mut input = Vec::new();
+    for path in paths {
+        input.extend_from_slice(path.as_os_str().as_bytes());
+        input.push(0);
+    }
+    if input.is_empty() {
+        return Ok(());
+    }
+    let mut call = git.in_tree(&scratch.git_dir, &scratch.work_tree);
+    if let Some(tree) = attributes {
+        call = call.env("GIT_ATTR_SOURCE", tree);
+    }
+    call.arg("update-index").args(words).args(["-z", "--stdin"]).input(input).require().map(drop)
 }
 
 /// Makes the commit that holds what was left, on top of `parent`; `None` when nothing was.

@@ -174,6 +174,8 @@ pub(super) fn state(git: &GitCli, plan: &Plan, made: &Made) -> PortResult<Worker
         branches: std::collections::BTreeMap::new(),
         tags: std::collections::BTreeMap::new(),
         stashes: Vec::new(),
+        others: std::collections::BTreeMap::new(),
+        nameless: std::collections::BTreeSet::new(),
         operation: None,
     };
     let name = format!("refs/heads/{branch}");

@@ -5,7 +5,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::clone::{apply_made, populate, readable_refs};
 use super::git_folder::{GitFolder, HeadPoint};
@@ -26,17 +26,37 @@ pub(super) fn restore(git: &GitCli, plan: &Plan, into: Option<&Path>) -> PortRes
         let message = format!("restore into {}: something is there already", target.display());
         return Err(PortError { kind: PortErrorKind::Held, message });
     }
-    files::make_folder(target)?;
-    match fill(git, plan, &saved, target) {
-        Ok(count) => Ok(Restored { path: target.to_path_buf(), files: count }),
-        Err(error) => {
-            let _ = files::remove_tree(target);
-            if was_there {
-                let _ = files::make_folder(target);
-            }
-            Err(error)
-        }
+    match into {
+        Some(target) => fill_in_place(git, plan, &saved, target, was_there),
+        None => fill_aside(git, plan, &saved, target),
     }
+    .map(|files| Restored { path: target.to_path_buf(), files })
+}
+
+/// Fills a folder of the person's choice; on an error it is as it was.
+fn fill_in_place(git: &GitCli, plan: &Plan, saved: &Saved, target: &Path, was_there: bool) -> PortResult<u64> {
+    files::make_folder(target)?;
+    fill(git, plan, saved, target).inspect_err(|_| {
+        let _ = files::remove_tree(target);
+        if was_there {
+            let _ = files::make_folder(target);
+        }
+    })
+}
+
+/// Fills a folder beside the checkout's place, which then takes it in one step: a checkout that is
+/// half restored would be cleaned as if the rest had been removed.
+fn fill_aside(git: &GitCli, plan: &Plan, saved: &Saved, target: &Path) -> PortResult<u64> {
+    let aside = unfinished(plan);
+    files::remove_tree(&aside)?;
+    files::make_folder(&aside)?;
+    let filled = fill(git, plan, saved, &aside).and_then(|count| files::rename(&aside, target).map(|()| count));
+    filled.inspect_err(|_| drop(files::remove_tree(&aside)))
+}
+
+/// Where a checkout is put together before it takes its place.
+pub(super) fn unfinished(plan: &Plan) -> PathBuf {
+    files::sibling(&plan.checkout_path, ".restoring")
 }
 
 fn is_empty_folder(path: &Path) -> bool {

@@ -21,6 +21,8 @@ pub(super) struct Scratch {
     pub(super) excludes: PathBuf,
     /// The working tree it looks at.
     pub(super) work_tree: PathBuf,
+    /// Whether that is a checkout of the lane's own, where closed folders may be opened.
+    pub(super) may_open: bool,
 }
 
 impl Scratch {
@@ -45,7 +47,7 @@ impl Scratch {
         if index.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
             files::copy_index(index, &git_dir.join("index"))?;
         }
-        Ok(Self { git_dir, excludes, work_tree: plan.checkout_path.clone() })
+        Ok(Self { git_dir, excludes, work_tree: plan.checkout_path.clone(), may_open: plan.has_own_checkout() })
     }
 
     /// Makes one that starts from the index that Lane kept of the fresh checkout.

@@ -94,7 +94,8 @@ fn against_commit(
     walk: Walk<'_>,
 ) -> PortResult<Survey> {
     let made = Made::load(&plan.run_dir)?;
-    let scratch = Scratch::of_checkout(git, plan, require_repository(plan)?, &made)?;
+    let mut scratch = Scratch::of_checkout(git, plan, require_repository(plan)?, &made)?;
+    scratch.may_open = walk.change;
     scratch.aim_at(git, &taken.tree_commit)?;
     let found = leftovers::find(git, &scratch)?;
     let links = Tracked::list(git, &scratch.git_dir, &scratch.work_tree, id_bytes(plan))?.links;

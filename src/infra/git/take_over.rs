@@ -4,7 +4,7 @@
 //! clean one of Lane's own takes its place before anything else may run there. Each step can be
 //! repeated: whatever a crash cuts short, the next call comes to the same answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::clone::apply_made;
@@ -20,6 +20,9 @@ use crate::domain::facts::{Changes, OtherBranch, SubmoduleCommit, TakenOver};
 use crate::domain::ids::CommitId;
 use crate::domain::plan::{Plan, RepositoryPlan};
 use crate::domain::worker::CheckoutMode;
+
+/// The most refs of one worker's that are kept besides the lane's branch.
+const MOST_REFS_KEPT: usize = 1000;
 
 /// Takes the checkout over, or returns the answer of the time that it was.
 pub(super) fn take_over(git: &GitCli, plan: &Plan) -> PortResult<TakenOver> {
@@ -80,6 +83,7 @@ struct Left {
 fn of_clone(git: &GitCli, plan: &Plan) -> PortResult<Taken> {
     let repository = require_repository(plan)?;
     let kept = worker_git(plan);
+    set_impostor_aside(plan)?;
     move_git_folder(plan, &kept)?;
     let state = hostile_refs::read(&kept, plan_hex(repository));
     let made = Made::load(&plan.run_dir)?;
@@ -91,6 +95,7 @@ fn of_clone(git: &GitCli, plan: &Plan) -> PortResult<Taken> {
 fn of_linked(git: &GitCli, plan: &Plan) -> PortResult<Taken> {
     let repository = require_repository(plan)?;
     let made = Made::load(&plan.run_dir)?;
+    set_impostor_aside(plan)?;
     linked::move_modules(plan, &made)?;
     let state = linked::state(git, plan, &made)?;
     Work { git, plan, repository, made, state, objects: None, warnings: Vec::new(), kept: Vec::new() }.finish()
@@ -101,6 +106,19 @@ fn plan_hex(repository: &RepositoryPlan) -> usize {
     repository.base_commit.as_str().len()
 }
 
+/// Takes away a link or a file that stands where the checkout was.
+///
+/// A link may lead to the lead's own repository: nothing may be moved, read or run through it.
+fn set_impostor_aside(plan: &Plan) -> PortResult<()> {
+    let place = &plan.checkout_path;
+    if files::is_directory(place) || !files::exists(place) {
+        // A worker that closed the folder itself must not keep its work from being seen.
+        files::open_folder(place);
+        return Ok(());
+    }
+    move_aside(place, &plan.run_dir.join("not-a-checkout"))
+}
+
 /// Moves the checkout's git folder into the run folder. What is there afterwards is Lane's.
 fn move_git_folder(plan: &Plan, kept: &Path) -> PortResult<()> {
     let current = plan.checkout_path.join(".git");
@@ -109,6 +127,8 @@ fn move_git_folder(plan: &Plan, kept: &Path) -> PortResult<()> {
     }
     let aside = files::sibling(&plan.checkout_path, ".worker-git");
     if files::exists(kept) {
+        // What the worker closed must be readable, or its commits would be missed.
+        files::open_up(kept);
         return files::remove_tree(&aside);
     }
     if files::exists(&aside) { across_file_systems(&aside, kept) } else { Ok(()) }
@@ -156,7 +176,12 @@ impl Work<'_> {
         keep::set_all(self.git, &self.repository.common_dir, &refs)?;
         let branch_tip = if standing.on_branch { left.commit.as_ref() } else { None };
         let branch_tip = branch_tip.unwrap_or(&standing.lane_tip).clone();
-        self.set_branch(&standing, &branch_tip)?;
+        if let Err(error) = self.set_branch(&standing, &branch_tip) {
+            // Somebody took the branch's name meanwhile: the commits are kept under Lane's own.
+            let aside = lane_ref(self.plan, "branch");
+            keep::set_all(self.git, &self.repository.common_dir, &[(aside.clone(), branch_tip)])?;
+            return Err(PortError { kind: error.kind, message: format!("{}; the work is at {aside}", error.message) });
+        }
         self.kept.extend(refs.iter().map(|(name, _)| name.clone()));
         let submodule_commits = self.submodules()?;
         self.answer(&standing, &left, &optional, branch_tip, submodule_commits)
@@ -240,16 +265,42 @@ impl Work<'_> {
         for (number, id) in self.state.stashes.iter().enumerate() {
             refs.insert(format!("stash/{number}"), id.clone());
         }
+        for (name, id) in &self.state.others {
+            refs.insert(format!("other/{name}"), id.clone());
+        }
+        for (number, id) in self.state.nameless.iter().enumerate() {
+            refs.insert(format!("nameless/{number}"), id.clone());
+        }
         // A name that is also another's folder cannot stand beside it.
         let names: Vec<String> = refs.keys().cloned().collect();
         for name in &names {
             let folder = format!("{name}/");
-            if names.iter().any(|other| other.starts_with(&folder)) {
-                refs.remove(name);
-                self.warnings.push(format!("{name} of the worker was not taken over: its name is a folder too"));
+            if refs.range(folder.clone()..).next().is_some_and(|(other, _)| other.starts_with(&folder))
+                && let Some(id) = refs.remove(name)
+            {
+                refs.insert(format!("nameless/{}", name.replace('/', "-")), id);
             }
         }
+        self.bound(&mut refs);
         Ok(refs)
+    }
+
+    /// Of very many refs only so many are kept that no commit is lost which few of them can keep.
+    fn bound(&mut self, refs: &mut BTreeMap<String, String>) {
+        if refs.len() <= MOST_REFS_KEPT {
+            return;
+        }
+        let all = refs.len();
+        let mut seen = BTreeSet::from([self.base().to_owned()]);
+        refs.retain(|_, id| seen.insert(id.clone()));
+        let beyond = refs.keys().nth(MOST_REFS_KEPT).cloned();
+        if let Some(beyond) = beyond {
+            refs.split_off(&beyond);
+        }
+        let kept = refs.len();
+        self.warnings.push(format!(
+            "of the worker's {all} other refs {kept} were kept; all are in its git folder in the run folder"
+        ));
     }
 
     fn tags_of_lead(&self) -> PortResult<BTreeMap<String, String>> {
@@ -272,8 +323,9 @@ impl Work<'_> {
         let scratch = Scratch::of_checkout(self.git, self.plan, self.repository, &self.made)?;
         scratch.aim_at(self.git, &standing.head)?;
         let found = leftovers::find(self.git, &scratch)?;
-        let tree = leftovers::stage(self.git, &scratch, &found)?;
-        let commit = leftovers::commit(self.git, self.plan, &scratch, &tree, &standing.head)?;
+        let staged = leftovers::stage(self.git, &scratch, &found)?;
+        self.warnings.extend(staged.warnings);
+        let commit = leftovers::commit(self.git, self.plan, &scratch, &staged.tree, &standing.head)?;
         if let Some(commit) = &commit {
             let objects = scratch.objects();
             let transfer = Transfer {

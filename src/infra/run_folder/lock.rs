@@ -48,6 +48,12 @@ pub(super) fn is_claimed(run_dir: &Path) -> PortResult<bool> {
     is_locked(&file).map_err(|error| failed(&error))
 }
 
+/// Whether something stands in the place of the lock that is no plain file.
+pub(super) fn is_broken(run_dir: &Path) -> bool {
+    let found = files::path_of(run_dir, SUPERVISOR).ok().and_then(|path| path.symlink_metadata().ok());
+    found.is_some_and(|found| !found.is_file())
+}
+
 fn is_locked(file: &File) -> std::io::Result<bool> {
     match file.try_lock_shared() {
         Ok(()) => file.unlock().map(|()| false),

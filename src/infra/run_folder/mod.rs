@@ -100,6 +100,10 @@ impl RunFolders for RunFoldersOnDisk {
         lock::is_claimed(run_dir)
     }
 
+    fn lock_is_broken(&self, run_dir: &Path) -> bool {
+        lock::is_broken(run_dir)
+    }
+
     fn load_plan(&self, run_dir: &Path) -> PortResult<Plan> {
         let bytes = files::require(run_dir, PLAN)?;
         read_plan(&bytes).map_err(|error| files::about(run_dir, PLAN, error))

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{Metadata, OpenOptions};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
@@ -71,7 +71,12 @@ fn look_at(checkout: &Path, relative: &Path, entries: &mut Vec<ProtectedEntry>) 
 fn children(path: &Path, relative: &Path) -> PortResult<Vec<PathBuf>> {
     let failed = |error: &std::io::Error| PortError::io(format_args!("reading {}", path.display()), error);
     let mut names = Vec::new();
-    for child in std::fs::read_dir(path).map_err(|error| failed(&error))? {
+    let listed = match std::fs::read_dir(path) {
+        // A worker that closed the folder has changed its mode, and what it holds counts as missing.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(names),
+        listed => listed.map_err(|error| failed(&error))?,
+    };
+    for child in listed {
         let name = child.map_err(|error| failed(&error))?.file_name();
         // The checkout's own git folder changes with every commit and is Lane's to look after.
         if !(relative.as_os_str().is_empty() && name == *".git") {
@@ -85,7 +90,10 @@ fn entry(path: &Path, relative: &Path, metadata: &Metadata) -> PortResult<Protec
     let failed = |error: &std::io::Error| PortError::io(format_args!("reading {}", path.display()), error);
     let file_type = metadata.file_type();
     let (word, digest) = if file_type.is_file() {
-        ("file", digest(path).map_err(|error| failed(&error))?)
+        match digest(path) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => ("file", "unreadable".to_owned()),
+            digest => ("file", digest.map_err(|error| failed(&error))?),
+        }
     } else if file_type.is_symlink() {
         let target = std::fs::read_link(path).map_err(|error| failed(&error))?;
         ("symlink", text(target.as_os_str()))
