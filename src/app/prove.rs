@@ -32,6 +32,9 @@ pub fn prove(context: &Context, plan: &Plan, worker: &WorkerEnd, swept: Vec<Stri
     let tries = count_try(context, plan);
     let holdout = if is_cancelled(context, plan)? {
         ungiven_holdout(plan, "the lane was cancelled")
+    } else if taken.is_err() {
+        // What the worker left in place of its git folder, or of the whole checkout, is hostile.
+        ungiven_holdout(plan, "the work could not be taken over")
     } else if tries > MOST_TRIES {
         ungiven_holdout(plan, &format!("it was begun {MOST_TRIES} times, and each time its supervisor was ended"))
     } else {

@@ -44,7 +44,7 @@ pub(super) fn take_over(git: &GitCli, plan: &Plan) -> PortResult<TakenOver> {
 
 /// A checkout that somebody removed was not left unchanged by its worker: what it did is not known.
 fn refuse_vanished(plan: &Plan) -> PortResult<()> {
-    if files::is_directory(&plan.checkout_path) || files::exists(&worker_git(plan)) {
+    if files::exists(&plan.checkout_path) || files::exists(&worker_git(plan)) {
         return Ok(());
     }
     Err(PortError::other(format!("the checkout {} is gone", plan.checkout_path.display())))
