@@ -64,7 +64,7 @@ pub fn plan(context: &Context, request: &RunRequest) -> AppResult<Planned> {
         kind: profile.kind,
         sandbox: profile.sandbox,
         enforcement: cli.enforcement,
-        network: request.network,
+        network: request.network || network_is_open(profile.provider),
         checkout,
         checkout_path,
         run_dir: context.run_dir(&lane_id),
@@ -99,6 +99,14 @@ pub fn plan(context: &Context, request: &RunRequest) -> AppResult<Planned> {
     let handed = handed_text(&brief, &plan);
     refuse_oversized(&handed, profile.provider)?;
     Ok(Planned { plan, handed, original: brief.text().to_owned() })
+}
+
+/// Whether nothing limits the network of that provider's workers: then the result must not claim it.
+const fn network_is_open(provider: ProviderName) -> bool {
+    match provider {
+        ProviderName::Openai => false,
+        ProviderName::Claude | ProviderName::Demo => true,
+    }
 }
 
 fn refuse_nested(context: &Context) -> AppResult<()> {
