@@ -260,6 +260,27 @@ fn a_supervisor_that_cannot_start_ends_no_lane_with_a_worker() {
 }
 
 #[test]
+fn one_broken_lane_does_not_break_the_others() {
+    let bed = TestBed::new();
+    let repository = bed.repository("project");
+    let (broken, gate) = at_gate(&bed, &repository);
+    let log = bed.run_dir(&broken).join("supervisor.log");
+    fs::remove_file(&log).unwrap();
+    fs::create_dir(&log).unwrap();
+    processes::kill(supervisor_pid(&bed.run_dir(&broken)));
+    let brief = format!("Goal: x\n{WORK}{REPORT}");
+    let other = bed.run(&repository, &brief, &["--profile", "implement"]).expect_code(0);
+    assert_eq!(bed.wait(&other.lane_id()).expect_code(0).status(), "ok");
+    bed.lane(&["status"]).expect_code(0);
+    let waited = bed.lane(&["wait", &broken, "--max", "10s"]).expect_code(1);
+    assert!(waited.took < Duration::from_secs(5), "{:#}", waited.json);
+    fs::remove_dir(&log).unwrap();
+    fs::write(gate, "").unwrap();
+    assert_eq!(bed.wait(&broken).expect_code(0).status(), "ok");
+    assert_settled(&bed, &broken);
+}
+
+#[test]
 fn a_branch_name_that_is_taken_meanwhile_loses_nothing() {
     for name in ["", "/x"] {
         let bed = TestBed::new();
