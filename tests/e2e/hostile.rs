@@ -197,6 +197,20 @@ fn what_cannot_go_into_a_commit_is_named_and_archived() {
 }
 
 #[test]
+fn files_of_holes_cost_neither_time_nor_disk() {
+    let bed = TestBed::new();
+    let repository = bed.repository("project");
+    let script = "truncate -s 1T image; truncate -s 1T .git/objects/pack/pack-1.pack; truncate -s 1T .git/index";
+    let ended = run_hostile(&bed, &repository, script, &[]);
+    assert_eq!(ended.status(), "ok", "{:#}", ended.json);
+    assert!(warnings(&ended).contains("image"), "{:#}", ended.json);
+    let cleaned = bed.lane(&["clean", &ended.lane_id()]).expect_code(1);
+    assert!(cleaned.stdout.contains("do not fit") && cleaned.took < Duration::from_secs(5), "{:#}", cleaned.json);
+    assert_eq!(repository.git(&["show", &format!("lane/{}:u.txt", ended.lane_id())]), "u");
+    assert_settled(&bed, &ended.lane_id());
+}
+
+#[test]
 fn a_huge_list_of_refs_is_taken_over_in_time() {
     let bed = TestBed::new();
     let repository = bed.repository("project");
