@@ -293,6 +293,10 @@ pub trait RunFolders: Send + Sync {
     /// Whether a supervisor (or a caller that is about to start one) holds the lock.
     fn is_claimed(&self, run_dir: &Path) -> PortResult<bool>;
 
+    /// Gives the owner back the rights on the folder and its files, of which a worker's sandbox may
+    /// let it take some away.
+    fn reopen(&self, run_dir: &Path);
+
     /// Whether what stands in the place of the lock can never be locked: a folder or a link.
     fn lock_is_broken(&self, run_dir: &Path) -> bool;
 

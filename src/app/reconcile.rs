@@ -2,33 +2,36 @@
 //! and about free slots with lanes waiting.
 
 use super::context::Context;
-use super::error::{AppResult, Doing};
-use super::ports::{LaneRow, PortErrorKind};
+use super::error::{AppError, AppResult, Doing};
+use super::ports::{Claim, LaneRow, PortErrorKind, PortResult};
 use super::run::start;
 use crate::domain::admission::Verdict;
+use crate::domain::ids::LaneId;
 
 /// Gives each live lane without a supervisor a new one, and starts the lanes that may leave the queue.
 ///
 /// Its cost grows with the live and the queued lanes only. What cannot be done for one lane (a state
 /// folder that cannot be written, a run folder that is not ours) is said on stderr and keeps neither
-/// the other lanes nor the caller from going on.
+/// the other lanes nor the caller from going on: the lane is returned, with why.
 ///
 /// # Errors
 ///
 /// When the ledger cannot be read.
-pub fn reconcile(context: &Context) -> AppResult<()> {
+pub fn reconcile(context: &Context) -> AppResult<Vec<(LaneId, AppError)>> {
+    let mut failed = Vec::new();
     if is_inside_a_lane(context) {
-        return Ok(());
+        return Ok(failed);
     }
     for row in context.ledger.live().doing("read the ledger")? {
         if let Err(error) = recover(context, &row) {
             context.notes.once(format!("nobody looks after lane {}: {error}", row.plan.lane_id));
+            failed.push((row.plan.lane_id, error));
         }
     }
     if let Err(error) = promote(context) {
         context.notes.once(format!("the queue does not move: {error}"));
     }
-    Ok(())
+    Ok(failed)
 }
 
 /// A supervisor that was started inside a lane would end with that lane, so none is started there.
@@ -42,7 +45,7 @@ pub fn recover(context: &Context, row: &LaneRow) -> AppResult<()> {
     if context.runs.is_claimed(run_dir).unwrap_or(false) {
         return Ok(());
     }
-    let claim = match context.runs.claim(run_dir) {
+    let claim = match claim_opened(context, run_dir) {
         Ok(claim) => claim,
         Err(error) if error.kind == PortErrorKind::Held => return Ok(()),
         Err(error) => return end_unreachable(context, row, &error.to_string()),
@@ -53,6 +56,17 @@ pub fn recover(context: &Context, row: &LaneRow) -> AppResult<()> {
         start(context, &row.plan, claim)?;
     }
     Ok(())
+}
+
+/// Takes the lock, if need be after giving the owner back the rights that a worker took away.
+fn claim_opened(context: &Context, run_dir: &std::path::Path) -> PortResult<Claim> {
+    match context.runs.claim(run_dir) {
+        Err(error) if error.kind != PortErrorKind::Held => {
+            context.runs.reopen(run_dir);
+            context.runs.claim(run_dir)
+        }
+        answer => answer,
+    }
 }
 
 /// A lane whose run folder is gone can never be supervised again: its slot, or its place in the

@@ -149,7 +149,11 @@ fn watch_worker(context: &Context, plan: &Plan, mut worker: Box<dyn RunningWorke
             match sight {
                 Sight::Grew => {
                     inputs.push(Input::Grew);
-                    inputs.extend(eyes.look(context, plan, worker.as_mut())?);
+                    match eyes.look(context, plan, worker.as_mut()) {
+                        Ok(seen) => inputs.extend(seen),
+                        // What cannot be read now must not leave the worker without a supervisor.
+                        Err(_) => context.runs.reopen(&plan.run_dir),
+                    }
                 }
                 Sight::CancelRequested => inputs.push(Input::CancelRequested),
                 Sight::Exited { exit, ran_for } => {
@@ -202,6 +206,7 @@ fn worker_ended(context: &Context, plan: &Plan, mut worker: Box<dyn RunningWorke
 }
 
 fn finish(context: &Context, plan: &Plan, worker: &WorkerEnd, swept: Vec<String>) -> AppResult<()> {
+    context.runs.reopen(&plan.run_dir);
     let end = prove(context, plan, worker, swept)?;
     write_end(context, plan, &end)
 }

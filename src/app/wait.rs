@@ -25,7 +25,7 @@ pub struct WaitFor {
 pub fn wait(context: &Context, lanes: &[LaneId], wait_for: WaitFor) -> AppResult<Vec<LaneRow>> {
     let began = context.clock.monotonic();
     loop {
-        reconcile(context)?;
+        let failed = reconcile(context)?;
         let rows = lanes.iter().map(|id| require_lane(context, id)).collect::<AppResult<Vec<_>>>()?;
         let ended = |row: &LaneRow| matches!(row.state, State::Ended { .. });
         let done = if wait_for.any { rows.iter().any(ended) } else { rows.iter().all(ended) };
@@ -33,6 +33,13 @@ pub fn wait(context: &Context, lanes: &[LaneId], wait_for: WaitFor) -> AppResult
         let left = wait_for.limit.map_or(LONGEST_SLEEP.0, |limit| limit.0.saturating_sub(waited.0));
         if done || left == 0 {
             return Ok(rows);
+        }
+        // Where nobody can look after any lane that is left, waiting would never end.
+        let is_lost = |row: &LaneRow| failed.iter().any(|(lane_id, _)| *lane_id == row.plan.lane_id);
+        if rows.iter().filter(|row| !ended(row)).all(is_lost)
+            && let Some((_, error)) = failed.into_iter().find(|(lane_id, _)| lanes.contains(lane_id))
+        {
+            return Err(error);
         }
         let mut folders: Vec<_> = rows.iter().filter(|row| !ended(row)).map(|row| row.plan.run_dir.clone()).collect();
         if rows.iter().any(|row| matches!(row.state, State::Queued { .. })) {

@@ -197,6 +197,20 @@ fn what_cannot_go_into_a_commit_is_named_and_archived() {
 }
 
 #[test]
+fn files_of_holes_cost_neither_time_nor_disk() {
+    let bed = TestBed::new();
+    let repository = bed.repository("project");
+    let script = "truncate -s 1T image; truncate -s 1T .git/objects/pack/pack-1.pack; truncate -s 1T .git/index";
+    let ended = run_hostile(&bed, &repository, script, &[]);
+    assert_eq!(ended.status(), "ok", "{:#}", ended.json);
+    assert!(warnings(&ended).contains("image"), "{:#}", ended.json);
+    let cleaned = bed.lane(&["clean", &ended.lane_id()]).expect_code(1);
+    assert!(cleaned.stdout.contains("do not fit") && cleaned.took < Duration::from_secs(5), "{:#}", cleaned.json);
+    assert_eq!(repository.git(&["show", &format!("lane/{}:u.txt", ended.lane_id())]), "u");
+    assert_settled(&bed, &ended.lane_id());
+}
+
+#[test]
 fn a_huge_list_of_refs_is_taken_over_in_time() {
     let bed = TestBed::new();
     let repository = bed.repository("project");
@@ -257,6 +271,27 @@ fn a_supervisor_that_cannot_start_ends_no_lane_with_a_worker() {
     assert_eq!(ended.status(), "ok", "{:#}", ended.json);
     assert_eq!(repository.git(&["show", &format!("lane/{lane_id}:u.txt")]), "u");
     assert_settled(&bed, &lane_id);
+}
+
+#[test]
+fn one_broken_lane_does_not_break_the_others() {
+    let bed = TestBed::new();
+    let repository = bed.repository("project");
+    let (broken, gate) = at_gate(&bed, &repository);
+    let log = bed.run_dir(&broken).join("supervisor.log");
+    fs::remove_file(&log).unwrap();
+    fs::create_dir(&log).unwrap();
+    processes::kill(supervisor_pid(&bed.run_dir(&broken)));
+    let brief = format!("Goal: x\n{WORK}{REPORT}");
+    let other = bed.run(&repository, &brief, &["--profile", "implement"]).expect_code(0);
+    assert_eq!(bed.wait(&other.lane_id()).expect_code(0).status(), "ok");
+    bed.lane(&["status"]).expect_code(0);
+    let waited = bed.lane(&["wait", &broken, "--max", "10s"]).expect_code(1);
+    assert!(waited.took < Duration::from_secs(5), "{:#}", waited.json);
+    fs::remove_dir(&log).unwrap();
+    fs::write(gate, "").unwrap();
+    assert_eq!(bed.wait(&broken).expect_code(0).status(), "ok");
+    assert_settled(&bed, &broken);
 }
 
 #[test]

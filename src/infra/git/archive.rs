@@ -11,18 +11,34 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::files;
-use crate::app::ports::{PortError, PortResult};
+use crate::app::ports::{PortError, PortErrorKind, PortResult};
 
 /// Writes `paths` (from `root`, in this order) to a tar file at `target`, by rename after fsync.
 pub(super) fn write(root: &Path, paths: &[PathBuf], target: &Path) -> PortResult<()> {
     let partial = files::sibling(target, ".partial");
     files::remove_tree(&partial)?;
+    check_room(root, paths, target)?;
     let written = fill(root, paths, &partial).and_then(|()| verify(&partial, paths.len()));
     if let Err(error) = written {
         let _ = files::remove_tree(&partial);
         return Err(PortError::io(format!("save {} to {}", root.display(), target.display()), &error));
     }
     files::rename(&partial, target)
+}
+
+/// Refuses what cannot fit, before the disk is full of a part of it: a file of holes is longer than
+/// what it takes.
+fn check_room(root: &Path, paths: &[PathBuf], target: &Path) -> PortResult<()> {
+    let length = |path: &PathBuf| root.join(path).symlink_metadata().map_or(0, |found| found.len());
+    let needed: u64 = paths.iter().map(length).fold(0, u64::saturating_add);
+    let Ok(figures) = nix::sys::statvfs::statvfs(target.parent().unwrap_or(target)) else { return Ok(()) };
+    #[allow(clippy::useless_conversion, reason = "the fields are narrower on other systems")]
+    let (blocks, size) = (u64::from(figures.blocks_available()), u64::from(figures.fragment_size()));
+    if needed <= blocks.saturating_mul(size) {
+        return Ok(());
+    }
+    let message = format!("save {}: its {needed} bytes do not fit beside {}", root.display(), target.display());
+    Err(PortError { kind: PortErrorKind::NoRoom, message })
 }
 
 fn fill(root: &Path, paths: &[PathBuf], partial: &Path) -> std::io::Result<()> {

@@ -9,12 +9,16 @@
 //! 5. Only then does the pack move into the lead's objects.
 
 use std::fs::{self, File};
+use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::files;
 use super::git_folder::alternate_line;
 use super::{GitCli, command::Call};
 use crate::app::ports::{PortError, PortResult};
+
+/// Holes in smaller files do no harm.
+const HOLES_MATTER_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Where objects come from and go to.
 #[derive(Clone, Copy, Debug)]
@@ -209,12 +213,51 @@ fn copy_pack(git: &GitCli, into: &Path, from: &Path, to: &Path) -> PortResult<()
 }
 
 /// Copies a plain file; `false` when it is anything else.
+///
+/// A large file with holes was never written by git: copied, it would fill the disk.
 fn copy_plain(from: &Path, to: &Path) -> PortResult<bool> {
     let Some(mut source) = files::open_plain(from) else { return Ok(false) };
+    if has_holes(&source) {
+        return Ok(false);
+    }
     let copied = File::create_new(to).and_then(|mut target| std::io::copy(&mut source, &mut target));
     copied.map(|_| true).map_err(|error| PortError::io(format!("copy {}", from.display()), &error))
 }
 
+/// Whether a file that is not small says it is longer than what was written of it.
+fn has_holes(file: &File) -> bool {
+    let length = file.metadata().map_or(0, |metadata| metadata.len());
+    if length < HOLES_MATTER_BYTES {
+        return false;
+    }
+    #[cfg(target_os = "linux")]
+    let hole = nix::unistd::lseek(file, 0, nix::unistd::Whence::SeekHole);
+    #[cfg(not(target_os = "linux"))]
+    let hole = nix::Result::Err(nix::errno::Errno::ENOTSUP);
+    // Whoever cannot tell says that the first hole is at the end.
+    let found = hole.is_ok_and(|at| u64::try_from(at).is_ok_and(|at| at < length));
+    let _ = (&*file).seek(SeekFrom::Start(0));
+    found
+}
+
 fn is_hex(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pack_of_holes_is_not_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        let file = File::create(&from).unwrap();
+        file.set_len(1 << 40).unwrap();
+        assert!(!copy_plain(&from, &to).unwrap());
+        file.set_len(0).unwrap();
+        fs::write(&from, vec![7; 70 << 20]).unwrap();
+        assert!(copy_plain(&from, &to).unwrap());
+        assert_eq!(to.metadata().unwrap().len(), 70 << 20);
+    }
 }

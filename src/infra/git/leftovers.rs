@@ -4,6 +4,7 @@
 //! Git is never let into a nested repository: pointers to other repositories are left as they are
 //! and nested folders are only named.
 
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -13,6 +14,10 @@ use super::scratch::Scratch;
 use super::{GitCli, files};
 use crate::app::ports::PortResult;
 use crate::domain::plan::Plan;
+
+/// A file larger than this, which the worker left uncommitted, goes into no commit: a core dump or a
+/// disk image would stay in the lead's repository for ever.
+const LARGEST_SAVED_BYTES: u64 = 1 << 30;
 
 /// The most files that one warning names.
 const MOST_NAMED: usize = 5;
@@ -93,11 +98,18 @@ pub(super) struct Staged {
 pub(super) fn stage(git: &GitCli, scratch: &Scratch, found: &Differences) -> PortResult<Staged> {
     let mut staged = Staged::default();
     update(git, scratch, &["--force-remove"], &found.gone, None)?;
-    let paths: Vec<PathBuf> = found.changed.iter().chain(&found.untracked).cloned().collect();
+    let fits = |path: &PathBuf| {
+        scratch.work_tree.join(path).symlink_metadata().is_ok_and(|found| found.len() <= LARGEST_SAVED_BYTES)
+    };
+    let (paths, large): (Vec<PathBuf>, Vec<PathBuf>) =
+        found.changed.iter().chain(&found.untracked).cloned().partition(fits);
     staged.warnings.extend(add(git, scratch, &paths)?);
+    let mut unsaved: BTreeSet<PathBuf> = large.into_iter().collect();
     if !found.untracked.is_empty() {
-        staged.warnings.extend(unsaved(&others(git, scratch)?));
+        let left = others(git, scratch)?;
+        unsaved.extend(left.fields().filter(|field| !field.ends_with(b"/")).map(path_of));
     }
+    staged.warnings.extend(name_unsaved(&unsaved));
     staged.tree = git.in_tree(&scratch.git_dir, &scratch.work_tree).arg("write-tree").require()?.text();
     Ok(staged)
 }
@@ -118,16 +130,13 @@ fn add(git: &GitCli, scratch: &Scratch, paths: &[PathBuf]) -> PortResult<Option<
     Ok(Some(format!("what was left uncommitted was saved as it is, without attributes: {}", error.message)))
 }
 
-/// Names the files that git takes into no commit, such as `git~1`, which stands for `.git` elsewhere.
-fn unsaved(others: &Output) -> Option<String> {
-    let left: Vec<&[u8]> = others.fields().filter(|field| !field.ends_with(b"/")).collect();
-    let named: Vec<String> = left.iter().take(MOST_NAMED).map(|name| String::from_utf8_lossy(name).into()).collect();
-    let more = if left.len() > MOST_NAMED { ", ..." } else { "" };
-    let count = left.len();
-    (count > 0).then(|| {
-        let list = named.join(", ");
-        format!("{count} files that git takes into no commit are only in the checkout: {list}{more}")
-    })
+/// Names the files that go into no commit: very large ones, and such as `git~1`, which stands for
+/// `.git` on other systems, so that git does not take it. The archive of `lane clean` takes them.
+fn name_unsaved(paths: &BTreeSet<PathBuf>) -> Option<String> {
+    let names: Vec<String> = paths.iter().take(MOST_NAMED).map(|path| path.to_string_lossy().into_owned()).collect();
+    let more = if paths.len() > MOST_NAMED { ", ..." } else { "" };
+    let (count, list) = (paths.len(), names.join(", "));
+    (count > 0).then(|| format!("{count} files are in no commit, only in the checkout (git does not take such names, or they are larger than 1 GiB): {list}{more}"))
 }
 
 /// Hands paths to `git update-index`; `attributes` is a tree to read attributes from, instead of

@@ -196,3 +196,21 @@ fn sync_folder(path: &Path) -> PortResult<()> {
 fn failed(doing: &str, path: &Path, error: &std::io::Error) -> PortError {
     PortError::io(format_args!("{doing} {}", path.display()), error)
 }
+/// Gives the owner every right on the folder and on the folders in it, and those to read and write
+/// its files. No link is followed, and nothing deeper is touched.
+pub(super) fn reopen(run_dir: &Path) {
+    give(run_dir);
+    for entry in std::fs::read_dir(run_dir).into_iter().flatten().flatten() {
+        give(&entry.path());
+    }
+}
+
+fn give(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let Ok(found) = path.symlink_metadata() else { return };
+    let wanted = if found.is_dir() { 0o700 } else { 0o600 };
+    let mode = found.permissions().mode() & 0o7777;
+    if !found.is_symlink() && mode & wanted != wanted {
+        let _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode | wanted));
+    }
+}

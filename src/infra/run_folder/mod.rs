@@ -100,6 +100,10 @@ impl RunFolders for RunFoldersOnDisk {
         lock::is_claimed(run_dir)
     }
 
+    fn reopen(&self, run_dir: &Path) {
+        files::reopen(run_dir);
+    }
+
     fn lock_is_broken(&self, run_dir: &Path) -> bool {
         lock::is_broken(run_dir)
     }
