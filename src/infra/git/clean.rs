@@ -20,8 +20,14 @@ pub(super) fn clean(git: &GitCli, plan: &Plan, rebuildable: &[String], dry_run: 
     if !exists {
         if plan.has_own_checkout() && !dry_run {
             release(git, plan);
-            let left = [aside_path(plan, 0), restore::unfinished(plan)];
-            remove_in_background(git, &left.into_iter().filter(|path| files::exists(path)).collect::<Vec<_>>());
+            let mut left: Vec<PathBuf> =
+                Some(aside_path(plan, 0)).filter(|path| files::exists(path)).into_iter().collect();
+            let unfinished = restore::unfinished(plan);
+            if files::exists(&unfinished) {
+                // The next restore makes it anew while this one is being removed.
+                left.push(set_aside(plan, &unfinished)?);
+            }
+            remove_in_background(git, &left);
         }
         return Ok(nothing(plan));
     }
@@ -30,7 +36,7 @@ pub(super) fn clean(git: &GitCli, plan: &Plan, rebuildable: &[String], dry_run: 
     let archive_path = archive_path(plan);
     if !dry_run {
         save(plan, &found, &archive_path)?;
-        let aside = set_aside(plan)?;
+        let aside = set_aside(plan, &plan.checkout_path)?;
         release(git, plan);
         remove_in_background(git, &[aside]);
     }
@@ -77,16 +83,16 @@ fn save(plan: &Plan, found: &Survey, archive_path: &Path) -> PortResult<()> {
     Note::Saved.write(&plan.run_dir, &found.saved)
 }
 
-/// Renames the checkout aside; from here on it is gone.
-fn set_aside(plan: &Plan) -> PortResult<PathBuf> {
+/// Renames the checkout, or a half restored one, aside; from here on it is gone.
+fn set_aside(plan: &Plan, folder: &Path) -> PortResult<PathBuf> {
     for number in 0..1000_u32 {
         let aside = aside_path(plan, number);
         if !files::exists(&aside) {
-            files::rename(&plan.checkout_path, &aside)?;
+            files::rename(folder, &aside)?;
             return Ok(aside);
         }
     }
-    Err(PortError::other(format!("set {} aside: too many removals are under way", plan.checkout_path.display())))
+    Err(PortError::other(format!("set {} aside: too many removals are under way", folder.display())))
 }
 
 fn aside_path(plan: &Plan, number: u32) -> PathBuf {

@@ -29,6 +29,9 @@ pub(super) fn take_over(git: &GitCli, plan: &Plan) -> PortResult<TakenOver> {
     if let Some(taken) = Note::Taken.load::<Taken>(&plan.run_dir)? {
         return Ok(taken.answer);
     }
+    if plan.has_own_checkout() {
+        set_impostor_aside(plan)?;
+    }
     refuse_vanished(plan)?;
     let taken = match plan.checkout {
         CheckoutMode::Clone => of_clone(git, plan)?,
@@ -83,7 +86,6 @@ struct Left {
 fn of_clone(git: &GitCli, plan: &Plan) -> PortResult<Taken> {
     let repository = require_repository(plan)?;
     let kept = worker_git(plan);
-    set_impostor_aside(plan)?;
     move_git_folder(plan, &kept)?;
     let state = hostile_refs::read(&kept, plan_hex(repository));
     let made = Made::load(&plan.run_dir)?;
@@ -95,7 +97,6 @@ fn of_clone(git: &GitCli, plan: &Plan) -> PortResult<Taken> {
 fn of_linked(git: &GitCli, plan: &Plan) -> PortResult<Taken> {
     let repository = require_repository(plan)?;
     let made = Made::load(&plan.run_dir)?;
-    set_impostor_aside(plan)?;
     linked::move_modules(plan, &made)?;
     let state = linked::state(git, plan, &made)?;
     Work { git, plan, repository, made, state, objects: None, warnings: Vec::new(), kept: Vec::new() }.finish()
