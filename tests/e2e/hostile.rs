@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cases::supervisor_pid;
 use crate::support::repository::Repository;
-use crate::support::{Answer, TestBed, processes, wait_until};
+use crate::support::{Answer, TestBed, processes, variable, wait_until};
 
 /// One commit, one file that is not committed, and a report.
 const WORK: &str = "FAKE: sh echo w > w.txt; git add w.txt; git commit -qm w; echo u > u.txt\n";
@@ -130,10 +130,10 @@ fn ignored_files(checkout: &Path) -> usize {
 
 #[test]
 fn cleaning_and_restoring_at_once_lose_nothing() {
-    const FILES: usize = 3000;
+    const FILES: usize = 2000;
     let bed = TestBed::new();
     let (lane_id, checkout) = with_ignored_files(&bed, FILES);
-    for round in 0..4 {
+    for round in 0..if variable("LANE_LONG").is_some() { 12 } else { 3 } {
         bed.lane(&["clean", &lane_id]).expect_code(0);
         let restoring = bed.start_lane(&bed.path(), &["restore", &lane_id]);
         std::thread::sleep(Duration::from_millis(20 + 30 * round));
@@ -151,10 +151,10 @@ fn cleaning_and_restoring_at_once_lose_nothing() {
 
 #[test]
 fn a_killed_restore_loses_nothing() {
-    const FILES: usize = 3000;
+    const FILES: usize = 2000;
     let bed = TestBed::new();
     let (lane_id, checkout) = with_ignored_files(&bed, FILES);
-    for round in 0..5 {
+    for round in 0..if variable("LANE_LONG").is_some() { 12 } else { 3 } {
         bed.lane(&["clean", &lane_id]).expect_code(0);
         let restoring = bed.start_lane(&bed.path(), &["restore", &lane_id]);
         std::thread::sleep(Duration::from_millis(20 + 40 * round));
