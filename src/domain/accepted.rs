@@ -39,6 +39,7 @@ pub fn accepted(summing: &Summing<'_>) -> Option<bool> {
 
 fn refuted_by_changes(changes: &Changes) -> bool {
     changes.paths_outside_owned.as_ref().is_some_and(|paths| !paths.is_empty())
+        || changes.head_is_branch_tip == Some(false)
         || !changes.nested_repositories.is_empty()
         || !changes.shared_changes.is_empty()
 }
@@ -86,6 +87,9 @@ mod tests {
         assert_eq!(accepted(&Summing { changes: Some(&none), ..good.clone() }), Some(false));
         assert_eq!(accepted(&Summing { changes: Some(&none), writes: false, ..good.clone() }), Some(true));
         let outside = Changes { files: 1, paths_outside_owned: Some(vec!["x".into()]), ..Changes::default() };
-        assert_eq!(accepted(&Summing { changes: Some(&outside), ..good }), Some(false));
+        assert_eq!(accepted(&Summing { changes: Some(&outside), ..good.clone() }), Some(false));
+        // A merge of the branch would bring nothing, or not all of it.
+        let elsewhere = Changes { files: 1, head_is_branch_tip: Some(false), ..Changes::default() };
+        assert_eq!(accepted(&Summing { changes: Some(&elsewhere), ..good }), Some(false));
     }
 }

@@ -25,6 +25,10 @@ pub struct Changes {
     pub paths_outside_owned: Option<Vec<String>>,
     /// Repositories that the worker made inside the checkout, whose content is in no commit.
     pub nested_repositories: Vec<String>,
+    /// Whether the lane's branch holds all the work: HEAD was on it and nothing was in progress.
+    /// Absent for a lane without a checkout of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_is_branch_tip: Option<bool>,
     /// Whether HEAD was detached at the end.
     pub detached: bool,
     /// Other branches that the worker made or moved, with the refs that keep them.

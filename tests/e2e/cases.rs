@@ -143,6 +143,7 @@ fn commits_that_are_not_on_the_lanes_branch() {
         let brief = format!("Goal: stray\nFAKE: sh {script}\nFAKE: report STATUS: DONE\\nok\n");
         let ended = run_to_end(&bed, &repository, &brief, &[]);
         let changes = &ended.json["changes"];
+        assert_eq!((&changes["head_is_branch_tip"], &ended.json["accepted"]), (&json!(false), &json!(false)));
         match flag {
             "detached" => assert_eq!(changes["detached"], json!(true), "{:#}", ended.json),
             "other" => assert_eq!(changes["other_branches"][0]["name"], "other", "{:#}", ended.json),

@@ -479,6 +479,7 @@ impl Work<'_> {
         let changes = Changes {
             uncommitted_saved: left.commit.is_some(),
             nested_repositories: nested,
+            head_is_branch_tip: Some(standing.on_branch),
             detached: matches!(self.state.head, Head::Detached(_)),
             other_branches: self.other_branches(optional),
             operation_in_progress: self.state.operation.clone(),
