@@ -36,7 +36,8 @@ pub(super) fn begin(git: &GitCli, plan: &Plan) -> PortResult<()> {
     if ours {
         undo(git, plan);
     }
-    Note::Making.write(&plan.run_dir, &Made::default())
+    // Not synced: a journal keeps the order, so where the checkout is, the note is, too.
+    Note::Making.write_lazily(&plan.run_dir, &Made::default())
 }
 
 /// Removes everything that making a private clone may have left.
