@@ -160,13 +160,24 @@ pub fn end_without_worker(
 }
 
 /// Writes the end of a lane: the result file, then the ledger, then the mark that wakes waiters.
+///
+/// The ledger is the truth. Where something stands in the file's place that cannot be replaced (a
+/// folder that the worker made), the lane ends all the same; only a full disk is tried again.
 pub fn write_end(context: &Context, plan: &Plan, end: &LaneEnd) -> AppResult<()> {
     let line = (context.render_result)(plan, end);
-    context.runs.write(&plan.run_dir, "result.json", &line).doing("write the result")?;
+    match context.runs.write(&plan.run_dir, "result.json", &line) {
+        Err(error) if error.kind == PortErrorKind::NoRoom => return Err(error).doing("write the result"),
+        Err(error) => context.notes.once(format!("result.json of {} cannot be written: {error}", plan.lane_id)),
+        Ok(()) => {}
+    }
     let event = LaneEvent::Ended { end: Box::new(end.clone()) };
     context.ledger.append(&plan.lane_id, &event, context.clock.now()).doing("record the end")?;
     context.runs.forget_environment(&plan.run_dir);
-    context.runs.mark_ended(&plan.run_dir).doing("wake the waiters")
+    if let Err(error) = context.runs.mark_ended(&plan.run_dir) {
+        // Waiters look again by themselves after a few seconds.
+        context.notes.once(format!("the waiters of {} are not woken: {error}", plan.lane_id));
+    }
+    Ok(())
 }
 
 /// Waits until the queued lane has been promoted; withdraws it when the time is up.

@@ -321,6 +321,21 @@ fn what_fails_in_the_proof_does_not_lose_the_work() {
 }
 
 #[test]
+fn folders_in_the_place_of_the_result_keep_no_lane_alive() {
+    let bed = TestBed::new();
+    let repository = bed.repository("project");
+    let script = "r=$(dirname $TMPDIR); mkdir -p $r/result.json/x $r/ended/x";
+    let ended = run_hostile(&bed, &repository, script, &[]);
+    assert_eq!(ended.status(), "ok", "{:#}", ended.json);
+    assert_eq!(repository.git(&["show", &format!("lane/{}:u.txt", ended.lane_id())]), "u");
+    assert_settled(&bed, &ended.lane_id());
+    let script = "r=$(dirname $TMPDIR); rm -f $r/events.jsonl; mkdir -p $r/result.json/x $r/events.jsonl/x";
+    let ended = run_hostile(&bed, &repository, script, &[]);
+    assert_eq!(ended.status(), "error", "{:#}", ended.json);
+    assert_settled(&bed, &ended.lane_id());
+}
+
+#[test]
 fn a_dead_run_folder_frees_its_slot() {
     let bed = TestBed::new();
     let repository = bed.repository("project");
