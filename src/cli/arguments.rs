@@ -157,16 +157,16 @@ impl From<ProviderFlag> for ProviderName {
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 pub struct RunArguments {
-    /// File with the brief; `-` reads standard input.
+    /// File with the brief; `-` reads standard input. This or --task must be given.
     #[arg(long, value_name = "FILE", required_unless_present = "task", conflicts_with = "task")]
     pub brief: Option<PathBuf>,
-    /// A short brief, inline.
+    /// A short brief, inline, instead of --brief.
     #[arg(long, value_name = "TEXT")]
     pub task: Option<String>,
     /// Directory that the work is about [default: the current one].
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
-    /// Profile: implement, investigate, opus, review.
+    /// Profile, must be given: implement, investigate, opus, review.
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
     /// Model, instead of the profile's.
