@@ -25,6 +25,9 @@ static COMMAND: AtomicI32 = AtomicI32::new(0);
 /// Whether polite signals do nothing.
 static IGNORE: AtomicBool = AtomicBool::new(false);
 
+/// Whether a signal is ending the stand-in: then nothing else is said about the command it kills.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
 /// Returns a variable of the stand-in's environment; an empty one counts as not set.
 #[expect(clippy::disallowed_methods, reason = "the stand-in is a program of its own and reads its own environment")]
 pub fn variable(name: &str) -> Option<OsString> {
@@ -79,6 +82,7 @@ pub fn watch_signals(on_signal: impl Fn(Signal) + Send + 'static) {
     thread::spawn(move || {
         while let Ok(signal) = watched.wait() {
             if !IGNORE.load(Ordering::SeqCst) {
+                ENDING.store(true, Ordering::SeqCst);
                 on_signal(signal);
             }
         }
@@ -151,6 +155,10 @@ impl Running {
             use std::os::unix::process::ExitStatusExt;
             status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(126)
         });
+        while ENDING.load(Ordering::SeqCst) {
+            // The signal's own thread ends the program.
+            thread::park();
+        }
         COMMAND.store(0, Ordering::SeqCst);
         let mut text = Vec::new();
         if let Some(mut file) = self.output {

@@ -99,5 +99,10 @@ pub fn restore(context: &Context, lane_id: &LaneId, into: Option<&std::path::Pat
     let row = require_ended(context, lane_id)?;
     let _claim = alone(context, &row).doing("lock the lane's checkout")?;
     let into = into.map(|path| context.surroundings.directory.join(path));
-    context.git.restore(&row.plan, into.as_deref()).doing("restore the checkout")
+    match context.git.restore(&row.plan, into.as_deref()) {
+        Err(error) if error.kind == PortErrorKind::Held => {
+            Err(Refusal::usage(error.to_string(), "give --into a folder that is not there yet or is empty").into())
+        }
+        answer => answer.doing("restore the checkout"),
+    }
 }

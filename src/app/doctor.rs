@@ -238,6 +238,7 @@ fn claude_checks(context: &Context, program: Option<&Path>) -> Vec<Check> {
                 "Landlock confines writes; this kernel cannot confine signals",
                 "a kernel from 6.12 on confines signals, too",
             ),
+            Ok(Enforcement::LandlockScoped) => ok("claude_sandbox", "landlock-scoped: writes and signals are confined"),
             Ok(enforcement) => ok("claude_sandbox", format!("{enforcement:?}")),
             Err(error) => bad(
                 "claude_sandbox",

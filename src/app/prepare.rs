@@ -34,6 +34,10 @@ pub enum Prepared {
 pub fn prepare(context: &Context, plan: &Plan) -> AppResult<Prepared> {
     let mut warnings = base_dirty(context, plan);
     if plan.has_own_checkout() {
+        if let Some(root) = plan.checkout_path.parent() {
+            // What a worker makes is the person's alone, whatever the state folder's own mode is.
+            context.machine.ensure_private_dir(root).doing("make the folder of the checkouts")?;
+        }
         match context.git.make_checkout(plan) {
             Ok(made) => warnings.extend(made.warnings),
             Err(error) => {

@@ -103,6 +103,28 @@ fn doctor_names_each_thing_and_the_way_to_mend_it() {
 }
 
 #[test]
+fn what_lane_makes_is_the_persons_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let bed = TestBed::new();
+    std::fs::set_permissions(bed.state(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let repository = bed.repository("project");
+    let id = bed.run(&repository, COMMITS, &["--profile", "implement"]).expect_code(0).lane_id();
+    bed.wait(&id);
+    let mode = |path: std::path::PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(bed.state().join("checkouts")), 0o700);
+    assert_eq!(mode(bed.run_dir(&id)), 0o700);
+    for name in ["brief.md", "events.jsonl", "result.json"] {
+        assert_eq!(mode(bed.run_dir(&id).join(name)), 0o600, "{name}");
+    }
+    assert_eq!(mode(bed.state().join("lane.db")), 0o600);
+    let there = bed.lane(&["restore", &id]).expect_code(1);
+    assert_eq!(there.status(), "error");
+    bed.lane(&["clean", &id]).expect_code(0);
+    bed.lane(&["restore", &id]).expect_code(0);
+    assert_eq!(bed.lane(&["restore", &id]).expect_code(2).status(), "usage_error");
+}
+
+#[test]
 fn the_leads_uncommitted_edits_are_counted() {
     let bed = TestBed::new();
     let repository = bed.repository("project");
