@@ -142,6 +142,11 @@ fn watch_worker(context: &Context, plan: &Plan, mut worker: Box<dyn RunningWorke
     if asked && !context.runs.cancel_requested(&plan.run_dir) {
         context.runs.request_cancel(&plan.run_dir).doing("hand over the request to stop")?;
     }
+    // What was written before anybody watched makes no growth: a command that then works in silence
+    // would not be known to be open.
+    for input in eyes.look(context, plan, worker.as_mut())? {
+        watch = carry_out(context, plan, worker.as_mut(), watch, &input)?.0;
+    }
     loop {
         let now = context.clock.monotonic();
         let mut inputs = Vec::new();

@@ -208,8 +208,8 @@ fn silence_is_a_stall_and_work_is_not() {
     let ended = bed.wait(&silent.lane_id()).expect_code(1);
     assert_eq!((ended.status(), ended.text("class")), ("stalled", "infra"), "{:#}", ended.json);
     let brief =
-        "Goal: x\nFAKE: sh i=0; while [ $i -lt 1500000 ]; do i=$((i+1)); done\nFAKE: report STATUS: DONE\\nok\n";
-    let busy = bed.run(&repository, brief, &["--profile", "implement", "--idle-time", "1s"]);
+        "Goal: x\nFAKE: sh i=0; while [ $i -lt 9000000 ]; do i=$((i+1)); done\nFAKE: report STATUS: DONE\\nok\n";
+    let busy = bed.run(&repository, brief, &["--profile", "implement", "--idle-time", "3s"]);
     let ended = bed.wait(&busy.lane_id());
     assert_eq!(ended.status(), "ok", "{:#}", ended.json);
 }
