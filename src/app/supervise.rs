@@ -162,9 +162,12 @@ fn watch_worker(context: &Context, plan: &Plan, mut worker: Box<dyn RunningWorke
                 }
                 Sight::CancelRequested => inputs.push(Input::CancelRequested),
                 Sight::Exited { exit, ran_for } => {
-                    let stopped = watch.stop_reason();
-                    let end = WorkerEnd { exit, ran_for, stopped };
-                    return worker_ended(context, plan, worker, &end);
+                    let exited = Input::WorkerExited(exit);
+                    let stopped = match carry_out(context, plan, worker.as_mut(), watch, &exited)?.1 {
+                        Some(Effect::Finish { stopped, .. }) => stopped,
+                        Some(Effect::SignalPolitely | Effect::KillTree) | None => None,
+                    };
+                    return worker_ended(context, plan, worker, &WorkerEnd { exit, ran_for, stopped });
                 }
             }
         }
