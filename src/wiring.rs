@@ -28,7 +28,7 @@ use crate::infra::git::GitCli;
 use crate::infra::ledger::{SqliteLedger, UnopenedLedger};
 use crate::infra::machine::ThisMachine;
 use crate::infra::process::{SystemProcesses, detach, keeper};
-use crate::infra::run_folder::RunFoldersOnDisk;
+use crate::infra::run_folder::{RunFoldersOnDisk, let_callers_go_first};
 use crate::wire::answers::Answer;
 use crate::wire::lane_result::LaneResult;
 
@@ -54,12 +54,20 @@ fn front_door(snapshot: &EnvironmentSnapshot, arguments: Vec<OsString>) -> u8 {
     let terminal = Terminal { stdout: snapshot.stdout_is_terminal, stderr: snapshot.stderr_is_terminal };
     let open_for_doctor = || open_for_doctor(snapshot);
     let open = || open(snapshot);
+    let open_for_run = |cwd: Option<&Path>, base: &str| open_for_run(snapshot, cwd, base);
     let demo = |arguments: &cli::arguments::DemoArguments, output: &cli::output::Output| {
         demo::demo(snapshot, arguments, output)
     };
     cli::main(
         arguments,
-        &Doors { surroundings: &surroundings, terminal, open: &open, open_for_doctor: &open_for_doctor, demo: &demo },
+        &Doors {
+            surroundings: &surroundings,
+            terminal,
+            open: &open,
+            open_for_run: &open_for_run,
+            open_for_doctor: &open_for_doctor,
+            demo: &demo,
+        },
     )
 }
 
@@ -81,10 +89,28 @@ fn directory(snapshot: &EnvironmentSnapshot) -> PathBuf {
 
 /// Opens the state folder with the person's settings, or says why it cannot be opened.
 fn open(snapshot: &EnvironmentSnapshot) -> AppResult<Context> {
+    open_with(snapshot, git(snapshot), |_| RunFoldersOnDisk::new())
+}
+
+/// Likewise, for a lane that starts in `cwd` from `base`: git is started before anything else, so
+/// that git and the ledger start side by side.
+fn open_for_run(snapshot: &EnvironmentSnapshot, cwd: Option<&Path>, base: &str) -> AppResult<Context> {
+    let git = git(snapshot);
+    let directory = directory(snapshot);
+    git.look_ahead(&cwd.map_or_else(|| directory.clone(), |cwd| directory.join(cwd)), base);
+    open_with(snapshot, git, RunFoldersOnDisk::of_a_starting_call)
+}
+
+fn open_with(
+    snapshot: &EnvironmentSnapshot,
+    git: GitCli,
+    runs: impl FnOnce(&Path) -> RunFoldersOnDisk,
+) -> AppResult<Context> {
     let state_dir = state_dir(snapshot)?;
+    let runs = runs(&state_dir);
     let settings = load_settings(snapshot, &state_dir)?;
     let ledger = open_ledger(&state_dir).map_err(|error| cannot_open(&state_dir, error))?;
-    Ok(build(snapshot, &state_dir, settings, Box::new(ledger)))
+    Ok(Context { git: Box::new(git), runs: Box::new(runs), ..build(snapshot, &state_dir, settings, Box::new(ledger)) })
 }
 
 /// Opens what can be opened, for `lane doctor`: it must answer just when something is broken.
@@ -132,18 +158,21 @@ fn load_settings(snapshot: &EnvironmentSnapshot, state_dir: &Path) -> AppResult<
     Ok(settings)
 }
 
+fn git(snapshot: &EnvironmentSnapshot) -> GitCli {
+    let path = snapshot.raw("PATH").map(OsStr::to_owned);
+    let program = ThisMachine.find_program(None, "git", path.as_deref()).unwrap_or_else(|| PathBuf::from("git"));
+    GitCli::new(program, path, snapshot.home().map(Path::to_owned))
+}
+
 fn build(snapshot: &EnvironmentSnapshot, state_dir: &Path, settings: Settings, ledger: Box<dyn Ledger>) -> Context {
     let clock: Arc<dyn Clock> = Arc::new(clock(snapshot));
-    let path = snapshot.raw("PATH").map(OsStr::to_owned);
-    let home = snapshot.home().map(Path::to_owned);
     let executable = snapshot.current_exe.clone().unwrap_or_else(|| PathBuf::from("/proc/self/exe"));
-    let git = ThisMachine.find_program(None, "git", path.as_deref()).unwrap_or_else(|| PathBuf::from("git"));
     Context {
         clock: Arc::clone(&clock),
         random: Box::new(SystemRandom),
         ledger,
         runs: Box::new(RunFoldersOnDisk::new()),
-        git: Box::new(GitCli::new(git, path, home)),
+        git: Box::new(git(snapshot)),
         processes: Box::new(SystemProcesses::new(executable.clone(), clock)),
         machine: Box::new(ThisMachine),
         settings,
@@ -186,23 +215,21 @@ fn render_result(plan: &Plan, end: &LaneEnd) -> Vec<u8> {
     line
 }
 
-/// The body of `__supervise <run_dir> --claim-fd N --ready-fd M`. Its log is stderr.
+/// The body of `__supervise <run_dir> --claim-fd N`. Its log is stderr.
 fn supervise_lane(snapshot: &EnvironmentSnapshot, run_dir: &Path, arguments: &[OsString]) -> ExitCode {
     let number = |flag: &str| {
         let at = arguments.iter().position(|argument| argument == flag)?;
         arguments.get(at + 1)?.to_str()?.parse().ok()
     };
-    let (Some(claim_fd), Some(ready_fd)) = (number("--claim-fd"), number("--ready-fd")) else {
+    // Whoever started this process knows already that it holds the claim, which is all that
+    // "started" promises: if it dies now, the next command of any kind starts another one.
+    let Some(Ok(claim)) = number("--claim-fd").map(detach::take_claim) else {
         return ExitCode::from(2);
     };
-    let Ok(inherited) = detach::Inherited::take(claim_fd, ready_fd) else {
-        return ExitCode::from(2);
-    };
-    let detach::Inherited { claim, ready } = inherited;
     let output = cli::output::Output::new(Terminal::default(), &CallerSurroundings::default(), &[]);
-    // From here on this process holds the claim, which is all that "started" promises: if it dies
-    // now, the next command of any kind starts another one. So nobody waits for the rest.
-    ready.ready();
+    if let Ok(state_dir) = state_dir(snapshot) {
+        let_callers_go_first(&state_dir);
+    }
     let context = match open(snapshot).and_then(|context| introduce(&context, run_dir).map(|()| context)) {
         Ok(context) => context,
         Err(error) => {

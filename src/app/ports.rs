@@ -172,6 +172,11 @@ pub trait Ledger: Send + Sync {
 
     /// Builds the projection anew from the events.
     fn rebuild(&self) -> PortResult<()>;
+
+    /// Moves what its log holds into the database, unless somebody else is just using it.
+    ///
+    /// It makes the next opening cheaper and changes nothing else, so it never fails.
+    fn settle(&self);
 }
 
 /// Where a path of the caller lies.
@@ -474,7 +479,7 @@ pub trait Processes: Send + Sync {
     /// This process.
     fn own_identity(&self) -> PortResult<ProcessIdentity>;
 
-    /// Starts a detached supervisor for the run folder, hands it the claim, and waits for its ready line.
+    /// Starts a detached supervisor for the run folder, hands it the claim, and waits until it has it.
     fn start_supervisor(&self, run_dir: &Path, claim: Claim, environment: &Environment) -> PortResult<()>;
 
     /// Starts the keeper, which starts the worker.

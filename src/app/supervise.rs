@@ -37,6 +37,8 @@ pub fn supervise(context: &Context, run_dir: &Path) -> AppResult<()> {
         end_after_failure(context, &plan, error)?;
     }
     promote(context)?;
+    // Nobody waits for a supervisor any more, so what the next callers would pay for is done now.
+    context.ledger.settle();
     ended
 }
 

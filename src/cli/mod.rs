@@ -8,6 +8,7 @@ pub mod doctor;
 pub mod exit;
 pub mod logs;
 pub mod output;
+mod read;
 pub mod result;
 pub mod run;
 pub mod schema;
@@ -17,8 +18,8 @@ pub mod wait;
 pub mod watch;
 
 use std::ffi::OsString;
+use std::path::Path;
 
-use clap::Parser;
 use clap::error::ErrorKind;
 
 use crate::app::context::{CallerSurroundings, Context};
@@ -37,6 +38,8 @@ pub struct Doors<'a> {
     pub terminal: Terminal,
     /// Opens the state; called only by verbs that need it.
     pub open: &'a dyn Fn() -> AppResult<Context>,
+    /// Likewise, for a lane that starts in that directory from that revision.
+    pub open_for_run: &'a dyn Fn(Option<&Path>, &str) -> AppResult<Context>,
     /// Opens what can be opened of it, so that `lane doctor` can say what is broken.
     pub open_for_doctor: &'a dyn Fn() -> AppResult<Context>,
     /// Runs `lane demo`, which makes a state of its own.
@@ -56,7 +59,7 @@ pub enum Verdict {
 /// Runs the program with `arguments` (the program's name first) and returns its exit code.
 pub fn main(arguments: Vec<OsString>, doors: &Doors<'_>) -> u8 {
     let output = Output::new(doors.terminal, doors.surroundings, &arguments);
-    let parsed = match Arguments::try_parse_from(arguments) {
+    let parsed = match Arguments::read(arguments) {
         Ok(parsed) => parsed,
         Err(error) => return refused_arguments(&output, &error),
     };
@@ -81,7 +84,10 @@ pub fn main(arguments: Vec<OsString>, doors: &Doors<'_>) -> u8 {
 fn dispatch(verb: &Verb, doors: &Doors<'_>, output: &Output) -> AppResult<Verdict> {
     let line = |answer: Answer| Verdict::Line(Box::new(answer));
     match verb {
-        Verb::Run(arguments) => run::run(&(doors.open)()?, arguments),
+        Verb::Run(arguments) => {
+            let base = arguments.base.as_deref().unwrap_or("HEAD");
+            run::run(&(doors.open_for_run)(arguments.cwd.as_deref(), base)?, arguments)
+        }
         Verb::Status(arguments) => status::run(&(doors.open)()?, arguments).map(line),
         Verb::Result(arguments) => result::run(&(doors.open)()?, arguments),
         Verb::Wait(arguments) => wait::run(&(doors.open)()?, arguments),

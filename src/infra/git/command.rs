@@ -6,17 +6,18 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use super::GitCli;
+use super::pipes::{Pipe, read_both};
 use crate::app::ports::{PortError, PortErrorKind, PortResult};
 
 /// The most bytes that one call may print; a list of a few million paths fits.
@@ -27,9 +28,6 @@ const ERROR_LIMIT_BYTES: u64 = 64 * 1024;
 
 /// How long one call may take. A checkout of a very large repository on a slow disk stays below.
 const TIME_LIMIT: Duration = Duration::from_secs(30 * 60);
-
-/// After the end, how long a descendant that holds the pipes is waited for.
-const PIPE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Settings that hold for every call, whatever any configuration file says.
 const SETTINGS: [&str; 23] = [
@@ -189,7 +187,12 @@ impl Call {
     }
 
     /// Runs the call to its end, whatever its exit code.
-    pub(super) fn run(mut self) -> PortResult<Output> {
+    pub(super) fn run(self) -> PortResult<Output> {
+        self.start()?.finish()
+    }
+
+    /// Starts the call; [`Running::finish`] waits for its end.
+    pub(super) fn start(mut self) -> PortResult<Running> {
         let bytes = match self.input {
             Input::Nothing => {
                 self.command.stdin(Stdio::null());
@@ -209,40 +212,40 @@ impl Call {
             None => self.command.stdout(Stdio::piped()),
         };
         self.command.stderr(Stdio::piped());
-        let child = self.command.spawn().map_err(|error| PortError::io(format!("start `{}`", self.words), &error))?;
+        let mut child =
+            self.command.spawn().map_err(|error| PortError::io(format!("start `{}`", self.words), &error))?;
         // The command keeps its ends of files open until it is dropped.
         drop(self.command);
-        Running { child, words: self.words }.finish(bytes)
+        if let (Some(mut stdin), Some(bytes)) = (child.stdin.take(), bytes) {
+            // A failed write means that git ended early; its exit code tells the rest.
+            std::thread::spawn(move || drop(stdin.write_all(&bytes)));
+        }
+        Ok(Running { child, words: self.words })
     }
 }
 
-struct Running {
+/// A call that was started. Dropped unfinished, it ends by itself.
+#[derive(Debug)]
+pub(super) struct Running {
     child: Child,
     words: String,
 }
 
 impl Running {
-    fn finish(mut self, input: Option<Vec<u8>>) -> PortResult<Output> {
-        if let (Some(mut stdin), Some(bytes)) = (self.child.stdin.take(), input) {
-            // A failed write means that git ended early; its exit code tells the rest.
-            std::thread::spawn(move || drop(stdin.write_all(&bytes)));
-        }
-        let stdout = self.child.stdout.take().map(|pipe| read_in_thread(pipe, OUTPUT_LIMIT_BYTES));
-        let stderr = self.child.stderr.take().map(|pipe| read_in_thread(pipe, ERROR_LIMIT_BYTES));
-        let first = if stdout.is_some() { &stdout } else { &stderr };
-        let answer = first.as_ref().and_then(|receiver| receiver.recv_timeout(TIME_LIMIT).ok());
-        let Some(answer) = answer.filter(|answer| !answer.cut || stdout.is_none()) else {
+    /// Waits for the end of the call and returns what it answered.
+    pub(super) fn finish(mut self) -> PortResult<Output> {
+        let mut stdout = Pipe::new(self.child.stdout.take().map(OwnedFd::from), OUTPUT_LIMIT_BYTES);
+        let mut stderr = Pipe::new(self.child.stderr.take().map(OwnedFd::from), ERROR_LIMIT_BYTES);
+        let whole = read_both(&mut stdout, &mut stderr, TIME_LIMIT);
+        let whole = whole.map_err(|error| PortError::io(format!("read what `{}` says", self.words), &error));
+        if !matches!(whole, Ok(true)) || stdout.cut {
             self.kill();
-            return Err(PortError::other(format!("`{}` took too long or printed too much", shorten(&self.words))));
-        };
+            let too_much = || PortError::other(format!("`{}` took too long or printed too much", shorten(&self.words)));
+            return Err(whole.err().unwrap_or_else(too_much));
+        }
         let status = self.child.wait().map_err(|error| PortError::io(format!("wait for `{}`", self.words), &error))?;
-        let (stdout, stderr) = if stdout.is_some() {
-            let said = stderr.and_then(|receiver| receiver.recv_timeout(PIPE_LIMIT).ok());
-            (answer.bytes, said.map(|said| said.bytes).unwrap_or_default())
-        } else {
-            (Vec::new(), answer.bytes)
-        };
-        Ok(Output { code: status.code(), stdout, stderr: String::from_utf8_lossy(&stderr).trim().to_owned() })
+        let said = String::from_utf8_lossy(&stderr.bytes).trim().to_owned();
+        Ok(Output { code: status.code(), stdout: stdout.bytes, stderr: said })
     }
 
     fn kill(&mut self) {
@@ -252,23 +255,6 @@ impl Running {
         }
         let _ = self.child.wait();
     }
-}
-
-struct Answer {
-    bytes: Vec<u8>,
-    cut: bool,
-}
-
-/// Reads a pipe up to `limit_bytes` and drains the rest.
-fn read_in_thread(mut pipe: impl Read + Send + 'static, limit_bytes: u64) -> mpsc::Receiver<Answer> {
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = pipe.by_ref().take(limit_bytes).read_to_end(&mut bytes);
-        let rest = std::io::copy(&mut pipe, &mut std::io::sink()).unwrap_or(0);
-        let _ = sender.send(Answer { bytes, cut: rest > 0 });
-    });
-    receiver
 }
 
 /// The error of a call that did not exit with 0.

@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::GitCli;
-use super::command::Output;
+use super::command::{Call, Output};
+use super::{GitCli, look_ahead};
 use crate::app::ports::{Located, PortError, PortResult};
 use crate::domain::ids::CommitId;
 use crate::domain::plan::RepositoryPlan;
@@ -15,16 +15,11 @@ use crate::domain::plan::RepositoryPlan;
 /// One git process answers everything. Only the rare answers "no commit yet" and "no such
 /// revision" take a second one to be told apart.
 pub(super) fn locate(git: &GitCli, cwd: &Path, revision: &str) -> PortResult<Located> {
-    // No revision starts with a dash, and git would take it for an option.
-    let safe = !revision.starts_with('-') && !revision.contains(['\n', '\0']) && !revision.is_empty();
-    let asked = if safe { revision } else { "HEAD" };
-    let output = git
-        .call(cwd)
-        .args(["rev-parse", "--path-format=absolute", "--git-common-dir", "--git-dir", "--show-object-format"])
-        .args(["--is-inside-work-tree", "--show-toplevel"])
-        .arg(format!("{asked}^{{commit}}"))
-        .arg("--")
-        .run()?;
+    let safe = is_safe(revision);
+    let output = match look_ahead::take(git, cwd, revision) {
+        Some(running) => running.finish()?,
+        None => question(git, cwd, revision).run()?,
+    };
     let lines: Vec<&[u8]> = output.stdout.split(|byte| *byte == b'\n').collect();
     match (output.code, lines.as_slice()) {
         (Some(0), [common_dir, git_dir, format, b"true", root, commit, b"--", b""]) => {
@@ -50,6 +45,21 @@ pub(super) fn locate(git: &GitCli, cwd: &Path, revision: &str) -> PortResult<Loc
         (Some(128), [common_dir, _, _, b"true", ..]) if is_git_folder(&path(common_dir)) => no_commit(git, cwd),
         _ => outside(cwd, &output),
     }
+}
+
+/// The call that answers where `cwd` lies and what `revision` names.
+pub(super) fn question(git: &GitCli, cwd: &Path, revision: &str) -> Call {
+    let asked = if is_safe(revision) { revision } else { "HEAD" };
+    git.call(cwd)
+        .args(["rev-parse", "--path-format=absolute", "--git-common-dir", "--git-dir", "--show-object-format"])
+        .args(["--is-inside-work-tree", "--show-toplevel"])
+        .arg(format!("{asked}^{{commit}}"))
+        .arg("--")
+}
+
+/// No revision starts with a dash, and git would take it for an option.
+fn is_safe(revision: &str) -> bool {
+    !revision.starts_with('-') && !revision.contains(['\n', '\0']) && !revision.is_empty()
 }
 
 /// Whether there is a branch named `lane`.

@@ -26,6 +26,8 @@ mod keep;
 mod leftovers;
 mod linked;
 mod locate;
+mod look_ahead;
+mod pipes;
 mod record;
 mod restore;
 mod scratch;
@@ -48,6 +50,7 @@ pub struct GitCli {
     program: PathBuf,
     path_variable: Option<OsString>,
     home: Option<PathBuf>,
+    ahead: look_ahead::Ahead,
 }
 
 impl GitCli {
@@ -55,8 +58,14 @@ impl GitCli {
     ///
     /// `program` is the git executable; `path_variable` and `home` become its `PATH` and `HOME`,
     /// the only two variables of the caller that it sees.
-    pub const fn new(program: PathBuf, path_variable: Option<OsString>, home: Option<PathBuf>) -> Self {
-        Self { program, path_variable, home }
+    pub fn new(program: PathBuf, path_variable: Option<OsString>, home: Option<PathBuf>) -> Self {
+        Self { program, path_variable, home, ahead: look_ahead::Ahead::default() }
+    }
+
+    /// Begins what [`Git::locate`] will ask for this directory and revision, so that its answer is
+    /// there, or on its way, when it is asked for. Whatever goes wrong shows then.
+    pub fn look_ahead(&self, cwd: &Path, revision: &str) {
+        look_ahead::begin(self, cwd, revision);
     }
 }
 

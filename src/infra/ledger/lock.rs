@@ -1,6 +1,6 @@
 //! The file lock in front of every write transaction.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
@@ -22,16 +22,28 @@ impl WriteLock {
 
     /// Waits for the lock and takes it. The kernel frees it when the process dies.
     pub(super) fn hold(&mut self) -> Result<Held<'_>, Fault> {
+        let file = self.open()?;
+        file.lock().map_err(|error| Fault::io("waiting for its lock", error))?;
+        Ok(Held(file))
+    }
+
+    /// Takes the lock if it is free.
+    pub(super) fn try_hold(&mut self) -> Result<Option<Held<'_>>, Fault> {
+        let file = self.open()?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Held(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(Fault::io("trying its lock", error)),
+        }
+    }
+
+    fn open(&mut self) -> Result<&File, Fault> {
         if self.file.is_none() {
             let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).clone();
             let opened = options.open(&self.path).map_err(|error| Fault::io("opening its lock", error))?;
             self.file = Some(opened);
         }
-        let Some(file) = self.file.as_ref() else {
-            return Err(Fault::Damaged("its lock file is not open".to_owned()));
-        };
-        file.lock().map_err(|error| Fault::io("waiting for its lock", error))?;
-        Ok(Held(file))
+        self.file.as_ref().ok_or_else(|| Fault::Damaged("its lock file is not open".to_owned()))
     }
 }
 

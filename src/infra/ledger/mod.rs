@@ -169,6 +169,14 @@ impl Ledger for SqliteLedger {
     fn rebuild(&self) -> PortResult<()> {
         self.write("building the projection anew", |tx| check::rebuild(tx))
     }
+
+    fn settle(&self) {
+        let mut inner = self.inner();
+        let Inner { connection, lock } = &mut *inner;
+        if let (None, Ok(Some(_held))) = (self.too_new, lock.try_hold()) {
+            schema::truncate_log(connection);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -113,6 +113,17 @@ fn connect(path: &Path) -> Result<Connection, Fault> {
     Ok(connection)
 }
 
+/// Moves the whole log into the database and empties it, if no one else is at it.
+pub(super) fn truncate_log(connection: &Connection) {
+    // Nothing depends on it: whatever fails here is left to the next commit or the next opening.
+    if connection.busy_timeout(Duration::ZERO).is_ok() {
+        let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        // The first commit into an empty log pays for its head. This one changes nothing.
+        let _ = format(connection).and_then(|found| Ok(connection.pragma_update(None, "user_version", found)?));
+    }
+    let _ = connection.busy_timeout(BUSY_TIMEOUT);
+}
+
 fn format(connection: &Connection) -> Result<i64, Fault> {
     Ok(connection.query_row("PRAGMA user_version", [], |row| row.get(0))?)
 }

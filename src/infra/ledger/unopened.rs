@@ -65,4 +65,6 @@ impl Ledger for UnopenedLedger {
     fn rebuild(&self) -> PortResult<()> {
         self.why()
     }
+
+    fn settle(&self) {}
 }

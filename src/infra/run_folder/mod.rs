@@ -22,12 +22,14 @@ mod lines;
 mod lock;
 mod protected;
 mod rollout;
+mod rush;
 #[cfg(target_os = "linux")]
 mod watch;
 
 mod wait;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use nix::sys::statvfs::statvfs;
 
@@ -35,6 +37,7 @@ use crate::app::ports::{Claim, Environment, PortError, PortErrorKind, PortResult
 use crate::domain::facts::ProtectedEntry;
 use crate::domain::plan::{PLAN_FORMAT, Plan};
 use crate::domain::time::Millis;
+pub use rush::let_callers_go_first;
 
 const BRIEF: &str = "brief.md";
 const TASK: &str = "task.md";
@@ -48,12 +51,19 @@ const SUPERVISOR_LOG: &str = "supervisor.log";
 #[derive(Default)]
 pub struct RunFoldersOnDisk {
     waits: wait::Waits,
+    rush: Mutex<Option<rush::Rush>>,
 }
 
 impl RunFoldersOnDisk {
     /// Builds it. Nothing is touched before it is used.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Likewise, for a call that starts a lane: until it is answered, or begins to wait, new
+    /// supervisors let it go first.
+    pub fn of_a_starting_call(state_dir: &Path) -> Self {
+        Self { waits: wait::Waits::default(), rush: Mutex::new(rush::Rush::begin(state_dir)) }
     }
 }
 
@@ -163,6 +173,8 @@ impl RunFolders for RunFoldersOnDisk {
     }
 
     fn wait_for_change(&self, run_dirs: &[PathBuf], timeout: Millis) -> PortResult<()> {
+        // Who waits is in no hurry.
+        drop(self.rush.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.waits.wait(run_dirs, timeout.as_duration())
     }
 
