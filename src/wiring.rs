@@ -226,6 +226,9 @@ fn supervise_lane(snapshot: &EnvironmentSnapshot, run_dir: &Path, arguments: &[O
     let Some(Ok(claim)) = number("--claim-fd").map(detach::take_claim) else {
         return ExitCode::from(2);
     };
+    if detach::stand_alone().is_err() {
+        return ExitCode::FAILURE;
+    }
     let output = cli::output::Output::new(Terminal::default(), &CallerSurroundings::default(), &[]);
     if let Ok(state_dir) = state_dir(snapshot) {
         let_callers_go_first(&state_dir);

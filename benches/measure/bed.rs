@@ -18,9 +18,14 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Makes it on the disk (`/var/tmp`), where commits cost what they cost.
+    /// Makes it in `LANE_BENCH_DIR`, else in `/var/tmp`: on a disk, where commits cost what they cost.
+    ///
+    /// Some filesystems make files slowly for minutes after many were removed near by (ext4 without
+    /// a journal: 0.5 ms instead of 0.01), and each lane removes some. So what making a file costs
+    /// is printed before and after: where it grows, the start of a lane is measured too slow.
     pub fn new() -> Fallible<Self> {
-        let root = tempfile::Builder::new().prefix("lane-bench-").tempdir_in("/var/tmp").map_err(|e| e.to_string())?;
+        let folder = std::env::var_os("LANE_BENCH_DIR").unwrap_or_else(|| "/var/tmp".into());
+        let root = tempfile::Builder::new().prefix("lane-bench-").tempdir_in(folder).map_err(|e| e.to_string())?;
         for folder in ["home/.codex", "state"] {
             std::fs::create_dir_all(root.path().join(folder)).map_err(|e| e.to_string())?;
         }
@@ -34,7 +39,16 @@ impl Bed {
         ];
         let bed = Self { root, variables };
         bed.configure(&bed.state())?;
+        bed.print_cost_of_making()?;
         Ok(bed)
+    }
+
+    /// Prints what making a file costs where the run folders are.
+    pub fn print_cost_of_making(&self) -> Fallible<()> {
+        let runs = self.state().join("runs");
+        std::fs::create_dir_all(&runs).map_err(|e| e.to_string())?;
+        println!("# making a file in {} takes {} us", self.path().display(), cost_of_making(&runs)?.as_micros());
+        Ok(())
     }
 
     /// Its folder.
@@ -113,6 +127,19 @@ impl Bed {
         }
         Ok(root)
     }
+}
+
+/// How long making one file takes there: the middle of a few.
+fn cost_of_making(folder: &Path) -> Fallible<Duration> {
+    let probe = tempfile::tempdir_in(folder).map_err(|e| e.to_string())?;
+    let times = (0..15).map(|number| {
+        let folder = probe.path().join(number.to_string());
+        let began = Instant::now();
+        std::fs::create_dir(&folder).map_err(|e| e.to_string())?;
+        write(&folder.join("file"), "")?;
+        Ok(began.elapsed() / 2)
+    });
+    Ok(median(times.collect::<Fallible<_>>()?))
 }
 
 /// The stand-in for Codex, built beside this program.

@@ -108,7 +108,9 @@ fn measure(arguments: &[String]) -> Fallible<Report> {
     println!("{:<46} {:>8}  {:<14} {:<7} median of ours : of the other", "what", "figure", "bound", "");
     for (name, measurement) in MEASUREMENTS {
         if wanted.is_empty() || wanted.iter().any(|word| name.starts_with(word.as_str())) {
-            measurement(&Bed::new()?, size, &mut report).map_err(|error| format!("{name}: {error}"))?;
+            let bed = Bed::new()?;
+            measurement(&bed, size, &mut report).map_err(|error| format!("{name}: {error}"))?;
+            bed.print_cost_of_making()?;
         }
     }
     Ok(report)

@@ -35,7 +35,6 @@ pub fn run(context: &Context, request: &RunRequest) -> AppResult<Ran> {
     if request.dry_run {
         return Ok(Ran::Routed(Box::new(planned.plan)));
     }
-    reconcile(context)?;
     let mut draws = 1;
     let syncing = loop {
         match create_folder(context, &planned) {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lane::app::ports::{Claim, Environment, Processes};
-use lane::infra::process::detach::take_claim;
+use lane::infra::process::detach::{stand_alone, take_claim};
 
 use crate::Case;
 use crate::bench::{Lane, executable, is_alive, kill, mode_of, until};
@@ -23,6 +23,7 @@ pub fn supervise(arguments: &[String]) {
     let run_dir = PathBuf::from(&arguments[1]);
     assert_eq!(arguments[2], "--claim-fd");
     let claim = take_claim(arguments[3].parse().unwrap()).unwrap();
+    stand_alone().unwrap();
     match std::fs::read_to_string(run_dir.join("mode")).unwrap().as_str() {
         "die" => {
             println!("something broke");

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::app::context::Context;
 use crate::app::error::{AppResult, Doing};
 use crate::app::ports::Located;
+use crate::app::reconcile::reconcile;
 use crate::app::request::RunRequest;
 use paths::{add_dirs, protected_paths, refuse_bad_root, refuse_odd_path};
 use profile::{chosen_checkout, chosen_profile};
@@ -43,9 +44,13 @@ pub fn plan(context: &Context, request: &RunRequest) -> AppResult<Planned> {
     let cwd = resolve_cwd(context, request)?;
     refuse_sandboxed(context, &profile)?;
     let checkout = chosen_checkout(request, &profile);
-    let repository = locate(context, request, &cwd, checkout, profile.sandbox)?;
     let lane_id = LaneId::new(context.clock.now(), brief.title(), context.random.bits16());
     let cli = worker_cli(context, request, &profile, &cwd)?;
+    if !request.dry_run {
+        // Here, because git is on its way meanwhile.
+        reconcile(context)?;
+    }
+    let repository = locate(context, request, &cwd, checkout, profile.sandbox)?;
     let own = checkout != CheckoutMode::None;
     let checkout_path = if own {
         context.machine.resolve_lenient(&context.checkout_root()).join(lane_id.as_str())

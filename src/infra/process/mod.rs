@@ -28,7 +28,8 @@ pub mod table;
 pub mod watcher;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::process::Child;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::app::ports::{
     Asked, CheckRequest, Claim, Clock, Environment, Found, PortError, PortResult, Processes, RunningWorker, WorkerStart,
@@ -43,12 +44,14 @@ use crate::infra::sandbox;
 pub struct SystemProcesses {
     executable: PathBuf,
     clock: Arc<dyn Clock>,
+    /// Processes that became supervisors by a fork, each a moment from its end.
+    started: Mutex<Vec<Child>>,
 }
 
 impl SystemProcesses {
     /// Starts supervisors and keepers with `executable`: this program, as an absolute path.
     pub fn new(executable: PathBuf, clock: Arc<dyn Clock>) -> Self {
-        Self { executable, clock }
+        Self { executable, clock, started: Mutex::default() }
     }
 }
 
@@ -59,7 +62,11 @@ impl Processes for SystemProcesses {
     }
 
     fn start_supervisor(&self, run_dir: &Path, claim: Claim, environment: &Environment) -> PortResult<()> {
-        detach::start_supervisor(&self.executable, run_dir, claim, environment)
+        let child = detach::start_supervisor(&self.executable, run_dir, claim, environment)?;
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        started.retain_mut(|earlier| matches!(earlier.try_wait(), Ok(None)));
+        started.extend(child);
+        Ok(())
     }
 
     fn start_worker(&self, start: &WorkerStart) -> PortResult<Box<dyn RunningWorker>> {
